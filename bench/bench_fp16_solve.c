@@ -132,7 +132,7 @@ static void strehl(double *sr) {
     double *scalars;
     check(ALLOC(scalars, (size_t)(opts.nlambda * (3 + opts.nbox)), "results"));
     check(img->average(imager, y, v, true, average));
-    check(img->compute(imager, 0, average, mtt));
+    check(img->compute(imager, 0, average, mtt, NULL));
     check(img->collect(imager, 0, scalars, NULL));
     for (int l = 0; l < opts.nlambda && l < MOST; l++)
         sr[l] = scalars[l * (3 + opts.nbox)];

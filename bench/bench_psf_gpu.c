@@ -50,7 +50,7 @@ static void bench(const backend *be, const psf_model *m, const psf_fit *fit) {
     double t = TIME(ops->average(p, y, m->nact, true, sum));
     printf("  %-20s %9.3f ms  %5.1f %% of %.0f GB/s\n", "average", 1e3 * t,
            100 * (double)bytes / t / RATE, RATE / 1e9);
-    t = TIME(ops->compute(p, 0, sum, NULL));
+    t = TIME(ops->compute(p, 0, sum, NULL, NULL));
     check(ops->collect(p, 0, scalars, NULL));
     printf("  %-20s %9.3f ms  %d wavelengths, grid %d; Strehl ratio %.6f, FWHM %.6f mas\n",
            "compute", 1e3 * t, m->nlambda, m->N, scalars[0], scalars[1] * ARCSEC_PER_RAD * 1e3);

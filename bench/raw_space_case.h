@@ -269,7 +269,7 @@ static quality images(const double *y, const double *ct) {
     double *sum = numbers(nsep);
     memcpy(sum, common, nsep * sizeof *sum);
     if (np > 0)
-        check(psf_accumulate_phase(ps, 0, (size_t)v, y, (size_t)v, ct, (size_t)v, sum));
+        check(psf_accumulate_phase(ps, 0, (size_t)v, y, (size_t)v, ct, (size_t)v, sum, NULL));
     else
         psf_accumulate(ps, 0, (size_t)v, y, (size_t)v, true, sum);
     for (int l = 0; l < opts.nlambda && l < 8; l++) {

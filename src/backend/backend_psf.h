@@ -41,11 +41,20 @@ typedef struct {
     const int *vmax;      /* [P] largest |v| inside the support */
     /* of the residual phase on the pupil; lattice 0: not wanted. Separations are then those of a
      * lattice (psf/psf_phase.h), in number nsep^2, as norm */
-    int lattice, nsep, np;        /* rows across the diameter; 2 lattice + 1; points */
-    int taps;                     /* lattice points from which one of the grid is made, per axis */
-    const int *point_row;         /* [lattice + 1] first point of each row of the lattice */
-    const int *point_column;      /* [np] */
-    int if_reach;                 /* pitches beyond which an influence function is nil */
+    int lattice, nsep, np;   /* rows across the diameter; 2 lattice + 1; points */
+    int taps;                /* lattice points from which one of the grid is made, per axis */
+    const int *point_row;    /* [lattice + 1] first point of each row of the lattice */
+    const int *point_column; /* [np] */
+    /* pairs of sampled points with all, for the mean of exp(-D/2) (psf/psf_pairwise.c) */
+    int nsample;           /* 0: not wanted */
+    bool always;           /* whatever the variance, else where psf_average_needed */
+    const int *sample;     /* [nsample] points, increasing */
+    const int *sample_of;  /* [np] number among them, or -1 */
+    const int *sample_row; /* [lattice + 1] first of each row of the lattice */
+    int rings;             /* lengths of separations in steps of the lattice, rounded: less */
+    const int *ring_of;    /* [nsep][nsep] */
+    const double *sampled; /* [nsep][nsep] sampled pairs of a separation and its opposite */
+    int if_reach;          /* pitches beyond which an influence function is nil */
     const double *if_y, *if_x[2]; /* [lattice][n + 1] its factors, along x in even and odd rows */
     const int *tap_x[2], *tap_y;  /* [P], [2 P - 1] first lattice point */
     const double *tap_wx[2], *tap_wy; /* [P][taps], [2 P - 1][taps] */
@@ -63,8 +72,9 @@ typedef struct backend_imager backend_imager;
 typedef status psf_average_op(backend_imager *p, const double *y, int64_t ldy, bool both,
                               double *sum);
 typedef status psf_pairs_op(backend_imager *p, const double *y, int64_t ldy, const double *ct,
-                            int64_t ldct, double *sum);
-typedef status psf_compute_op(backend_imager *p, int slot, const double *sum, const double *common);
+                            int64_t ldct, double *sum, float *pairwise);
+typedef status psf_compute_op(backend_imager *p, int slot, const double *sum, const double *common,
+                              const float *pairwise);
 typedef status psf_collect_op(backend_imager *p, int slot, double *scalars, float *images);
 
 typedef struct backend_psf {
@@ -84,12 +94,16 @@ typedef struct backend_psf {
     psf_average_op *average;
 
     /* The same sums where psf_model.lattice > 0: of the residual phase at pairs of points (model
-     * section 7). y: nact x nact, W Cmm W' = y + y'; ct: nact x np, W Cpm' [m^2]. */
+     * section 7). y: nact x nact, W Cmm W' = y + y'; ct: nact x np, W Cpm' [m^2]. pairwise (NULL:
+     * not wanted; needs psf_model.nsample > 0): S(x, x') of sampled points x with all, np x nsample
+     * [m^2].
+     */
     psf_pairs_op *pairs;
 
     /* PSFs at every wavelength of sum + common (NULL: sum alone) under the fitting error loaded
-     * last, for `slot`, 0 .. PSF_SLOTS-1, whose results were collected before. sum and common may
-     * be overwritten by later work of the stream. */
+     * last, for `slot`, 0 .. PSF_SLOTS-1, whose results were collected before. pairwise: those of
+     * `sum`, for the mean of exp(-D/2) where the model's `average` asks for it; NULL: images of the
+     * mean of D. All may be overwritten by later work of the stream. */
     psf_compute_op *compute;
 
     /* Waits for the slot: scalars [nlambda][3 + nbox] (Strehl, FWHM [rad], residual variance

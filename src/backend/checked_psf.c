@@ -19,16 +19,21 @@ static status average(backend_imager *b, const double *y, int64_t ldy, bool both
 }
 
 static status pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct, int64_t ldct,
-                    double *sum) {
+                    double *sum, float *pairwise) {
     const backend_imager_head *h = head_of(b);
-    const bool fine = h->pairs && backend_ld_ok(h->nact, ldy) && backend_ld_ok(h->nact, ldct);
+    const bool fine = h->pairs && (pairwise == NULL || h->pairwise) &&
+                      backend_ld_ok(h->nact, ldy) && backend_ld_ok(h->nact, ldct);
     const status st = checked_range(fine, "pairs");
-    return st == MOAO_OK ? h->own->pairs(b, y, ldy, ct, ldct, sum) : st;
+    return st == MOAO_OK ? h->own->pairs(b, y, ldy, ct, ldct, sum, pairwise) : st;
 }
 
-static status compute(backend_imager *b, int slot, const double *sum, const double *common) {
-    const status st = need_slot(slot, "compute");
-    return st == MOAO_OK ? head_of(b)->own->compute(b, slot, sum, common) : st;
+static status compute(backend_imager *b, int slot, const double *sum, const double *common,
+                      const float *pairwise) {
+    const backend_imager_head *h = head_of(b);
+    status st = need_slot(slot, "compute");
+    if (st == MOAO_OK)
+        st = checked_range(pairwise == NULL || h->pairwise, "compute");
+    return st == MOAO_OK ? h->own->compute(b, slot, sum, common, pairwise) : st;
 }
 
 static status collect(backend_imager *b, int slot, double *scalars, float *images) {

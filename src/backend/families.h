@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     const struct backend_psf *own;
     int64_t nact;
-    bool pairs; /* there is a lattice of points */
+    bool pairs, pairwise; /* there is a lattice of points, with sampled ones */
 } backend_imager_head;
 
 /* *table is a backend's own with its operations checked. What they work with leads to the own one.

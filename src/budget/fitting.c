@@ -138,7 +138,7 @@ static status subtract_shapes(const comm *c, const work *k, int n, double *const
     double *diagonal = point, *sum = point + np, *all = point + 2 * np, total = 0;
     const size_t a0 = v * (size_t)c->rank / (size_t)c->size,
                  a1 = v * ((size_t)c->rank + 1) / (size_t)c->size;
-    TRY(psf_accumulate_phase(k->p, a0, a1 - a0, k->fit + a0, v, none, 0, pairs));
+    TRY(psf_accumulate_phase(k->p, a0, a1 - a0, k->fit + a0, v, none, 0, pairs, NULL));
     for (size_t i = 0; i < nsep; i++)
         pairs[i] *= 0.25 / k->np;
     cblas_dgemv(CblasColMajor, CblasNoTrans, k->v, k->v, 1.0, k->fit, k->v, k->mean, 1, 0.0,
@@ -210,7 +210,11 @@ done:
 
 /* Options with which a psf is little more than its points. */
 static psf_opts dense_options(const sys *s) {
-    return (psf_opts){.oversampling = 1, .span = 2, .phase = true, .across = DENSE * s->dm.nssp};
+    return (psf_opts){.oversampling = 1,
+                      .span = 2,
+                      .phase = true,
+                      .average = PSF_AVERAGE_MEAN,
+                      .across = DENSE * s->dm.nssp};
 }
 
 status fitting_variance(const comm *c, const sys *s, const psf *p, int n, const double *L0,

@@ -54,7 +54,8 @@ void device_plan_make(const linop_pair *pair, const device_wants *w, const sys *
     if (o->phase) {
         const size_t points = psf_points_of(s, o), one = phase_target_bytes(points, v);
         add(p, "phase on the pupil",
-            phase_bytes(points, p->width) + (pair->product->together ? 0 : one));
+            phase_bytes(points, p->width) + (pair->product->together ? 0 : one) +
+                psf_pairwise_count_of(s, o) * sizeof(float));
         p->target += pair->product->together ? one : 0;
         p->target += pair->product->leaves_share ? phase_share_bytes(s, o) : 0;
     }

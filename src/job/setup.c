@@ -77,6 +77,7 @@ void params_psf_opts(const params *par, psf_opts *o) {
                     .span = par->psf_span,
                     .weighted = par->psf_weighting == WEIGHTING_ENERGY,
                     .phase = par->psf_residual == RESIDUAL_PHASE,
+                    .average = (psf_average_kind)par->psf_average,
                     .crop = par->output_crop,
                     .jitter = {hypot(par->errors_jitter[0], par->errors_windshake[0]),
                                hypot(par->errors_jitter[1], par->errors_windshake[1])},

@@ -2,6 +2,7 @@
 
 #include "matcov/matcov.h"
 #include "operator/operator.h"
+#include "psf/psf_formula.h"
 #include "store/store_accuracy.h"
 #include "system/photometry.h"
 #include "version.h"
@@ -39,6 +40,32 @@ void maps_quantity_at(const maps_data *m, int i, maps_quantity *q) {
     box_name(q->box, q->name, sizeof q->name);
     snprintf(q->title, sizeof q->title, "energy in a box of %.6g mas, share of all",
              q->box * MAS_PER_RAD);
+}
+
+/* Of the images at a wavelength those of the mean of exp(-D/2), as a fraction of all. */
+static double exact_fraction(const maps_data *m, int l) {
+    const size_t n = (size_t)m->nexposure * (size_t)m->ntarget;
+    const double *variance =
+        m->value + ((size_t)SCALAR_VARIANCE * (size_t)m->nlambda + (size_t)l) * n;
+    size_t exact = 0;
+    if (m->par->psf_residual == RESIDUAL_SENSOR || m->par->psf_average == AVERAGE_MEAN)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        exact += psf_average_needed(m->par->psf_average == AVERAGE_EXACT, variance[i]);
+    return n > 0 ? (double)exact / (double)n : 0;
+}
+
+static void write_average(fitsout *o, const maps_data *m) {
+    double least = 1, most = 0;
+    for (int l = 0; l < m->nlambda; l++) {
+        least = fmin(least, exact_fraction(m, l));
+        most = fmax(most, exact_fraction(m, l));
+    }
+    fitsout_text(o, "AVERAGE",
+                 least == 1  ? "exact"
+                 : most == 0 ? "mean"
+                             : "auto",
+                 "mean of exp(-D/2), exp of the mean, or either");
 }
 
 /* Which exposures were computed in mixed precision, and how far it is from double. */
@@ -135,6 +162,7 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
         snprintf(key, sizeof key, "LAMBDA%d", i + 1);
         fitsout_real(o, key, m->par->psf_wavelengths.v[i] * 1e6, "[um] wavelength");
     }
+    write_average(o, m);
     write_facts(o, m);
     for (; *comments != NULL; comments++)
         fitsout_comment(o, *comments);
@@ -362,15 +390,17 @@ void maps_table_exposures(fitsout *o, const maps_data *m) {
 }
 
 void maps_table_wavelengths(fitsout *o, const maps_data *m) {
-    static const fitsout_column columns[] = {{"LAMBDA", "1D", "um", "wavelength"},
-                                             {"PIXEL", "1D", "mas", "side of a pixel of psf.fits"},
-                                             {"DIFFLIM", "1D", "mas", "lambda / diameter"}};
-    fitsout_table(o, "WAVELENGTHS", m->nlambda, 3, columns);
+    static const fitsout_column columns[] = {
+        {"LAMBDA", "1D", "um", "wavelength"},
+        {"PIXEL", "1D", "mas", "side of a pixel of psf.fits"},
+        {"DIFFLIM", "1D", "mas", "lambda / diameter"},
+        {"EXACT", "1D", "", "images of the mean of exp(-D/2), of all"}};
+    fitsout_table(o, "WAVELENGTHS", m->nlambda, 4, columns);
     for (int i = 0; i < m->nlambda; i++) {
         double lambda = m->par->psf_wavelengths.v[i];
-        double v[3] = {lambda * 1e6, m->pixel[i] * MAS_PER_RAD,
-                       lambda / m->s->diameter * MAS_PER_RAD};
-        for (int k = 0; k < 3; k++)
+        double v[4] = {lambda * 1e6, m->pixel[i] * MAS_PER_RAD,
+                       lambda / m->s->diameter * MAS_PER_RAD, exact_fraction(m, i)};
+        for (int k = 0; k < 4; k++)
             fitsout_cells_double(o, k + 1, i + 1, 1, 1, &v[k]);
     }
 }

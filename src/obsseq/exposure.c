@@ -29,10 +29,26 @@ static status make_base(obsseq *o, linop *op) {
         TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
         TRY(phase_share(t, ph, op, k));
         TRY(engine_zero(e, BACKEND_D, v, v, t->y[k], v));
-        TRY(o->img->pairs(o->imager, t->y[k], v, phase_of(ph, t, k), v, phase_base(ph, t, k)));
+        TRY(o->img->pairs(o->imager, t->y[k], v, phase_of(ph, t, k), v, phase_base(ph, t, k),
+                          phase_base_pairs(ph, t, k)));
     }
     ph->solved = t->solved;
 done:
+    return st;
+}
+
+/* The share of W Cpm' that an operator leaves out, times what it is now. */
+static status add_share(obsseq *o, const linop *op, int k) {
+    engine *e = &o->t.e;
+    const phase_term *ph = &o->phase;
+    const double share = linop_share(op), one = 1;
+    const float share32 = (float)share, one32 = 1;
+    status st = engine_gemm(e, 'N', 'N', ph->nsep, 1, 1, share, phase_base(ph, &o->t, k), ph->nsep,
+                            ph->one, 1, one, o->sum, ph->nsep);
+    if (st == MOAO_OK && ph->pairs > 0)
+        st = e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', ph->pairs, 1, 1, &share32,
+                         phase_base_pairs(ph, &o->t, k), ph->pairs, ph->one32, 1, &one32,
+                         o->pairwise, ph->pairs, e->work, e->lwork);
     return st;
 }
 
@@ -43,18 +59,14 @@ static status target_sums(obsseq *o, const linop *op, int k) {
     if (o->phase.n == 0)
         return average(o, t->row0, t->nlrow, y, true, o->sum);
     if (t->nlrow == t->nrow) {
-        engine *e = &o->t.e;
-        const int64_t nsep = o->phase.nsep;
-        status st = o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum);
-        if (st == MOAO_OK && op->product->leaves_share)
-            st = engine_gemm(e, 'N', 'N', nsep, 1, 1, linop_share(op),
-                             phase_base(&o->phase, &o->t, k), nsep, o->phase.one, 1, 1.0, o->sum,
-                             nsep);
-        return st;
+        const status st = o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum, o->pairwise);
+        return st == MOAO_OK && op->product->leaves_share ? add_share(o, op, k) : st;
     }
     memset(o->sum, 0, psf_sep_count(o->ps) * sizeof *o->sum);
+    if (o->pairwise != NULL)
+        memset(o->pairwise, 0, psf_pairwise_count(o->ps) * sizeof *o->pairwise);
     return psf_accumulate_phase(o->ps, (size_t)t->row0, (size_t)t->nlrow, y, (size_t)t->nlrow, ct,
-                                (size_t)t->nlrow, o->sum);
+                                (size_t)t->nlrow, o->sum, o->pairwise);
 }
 
 /* What the targets have in common where the residual phase is wanted: the turbulence. */
@@ -201,14 +213,37 @@ done:
 static status make_images(obsseq *o, int slot) {
     engine *e = &o->t.e;
     const int64_t nsep = (int64_t)psf_sep_count(o->ps);
+    const int64_t pairs = (int64_t)(psf_pairwise_count(o->ps) * sizeof(float));
     status st;
     if (o->host_sum == NULL)
-        return o->last->compute(o->last_imager, slot, o->sum, o->mtt);
+        return o->last->compute(o->last_imager, slot, o->sum, o->mtt, o->pairwise);
     TRY(engine_copy(e, o->host_sum, o->sum, nsep));
+    if (pairs > 0)
+        TRY(e->be->copy(e->ctx, o->host_pairwise, pairs, o->pairwise, pairs, pairs, 1));
     TRY(engine_sync(e));
-    st = o->last->compute(o->last_imager, slot, o->host_sum, o->average);
+    st = o->last->compute(o->last_imager, slot, o->host_sum, o->average, o->host_pairwise);
 done:
     return st;
+}
+
+/* Sums over the rows of all ranks of the group, to the rank that makes the images. */
+static status sum_of_group(obsseq *o, int owner) {
+    const team *t = &o->t.t;
+    const bool mine = owner == t->member;
+    if (t->group_size == 1)
+        return MOAO_OK;
+    TIMED_WAIT(o->t.e.rep, STAGE_PSF,
+               MPI_Reduce(mine ? MPI_IN_PLACE : o->sum, o->sum, (int)psf_sep_count(o->ps),
+                          MPI_DOUBLE, MPI_SUM, owner, t->group));
+    const size_t pairs = o->pairwise != NULL ? psf_pairwise_count(o->ps) : 0, most = 1 << 28;
+    for (size_t i = 0; i < pairs; i += most) { /* an int counts them */
+        float *here = o->pairwise + i;
+        const int n = (int)(pairs - i < most ? pairs - i : most);
+        TIMED_WAIT(
+            o->t.e.rep, STAGE_PSF,
+            MPI_Reduce(mine ? MPI_IN_PLACE : here, here, n, MPI_FLOAT, MPI_SUM, owner, t->group));
+    }
+    return MOAO_OK;
 }
 
 /* PSFs of the k-th target from its Y. Collective in the group. */
@@ -223,10 +258,8 @@ static status start_psf(obsseq *o, linop *op, int k) {
     if ((st = team_agree(t, st)) == MOAO_OK)
         st = budget_lag(&o->t, &o->budget, op, k, phase_of(&o->phase, &o->t, k));
     TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(t, st));
-    if (st == MOAO_OK && t->group_size > 1)
-        TIMED_WAIT(o->t.e.rep, STAGE_PSF,
-                   MPI_Reduce(owner == t->member ? MPI_IN_PLACE : o->sum, o->sum,
-                              (int)psf_sep_count(o->ps), MPI_DOUBLE, MPI_SUM, owner, t->group));
+    if (st == MOAO_OK)
+        st = sum_of_group(o, owner);
     if (st == MOAO_OK && owner == t->member)
         st = make_images(o, k % PSF_SLOTS);
     if (op->factor

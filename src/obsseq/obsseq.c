@@ -14,7 +14,7 @@ void obsexposure_free(obsexposure *ex) {
 /* What makes PSFs, and its sums. */
 static status take_imager(obsseq *o) {
     engine *e = &o->t.e;
-    const size_t nsep = psf_sep_count(o->ps);
+    const size_t nsep = psf_sep_count(o->ps), pairs = psf_pairwise_count(o->ps) * sizeof(float);
     int i0, ni;
     psf_model model;
     status st;
@@ -27,10 +27,14 @@ static status take_imager(obsseq *o) {
         o->last = psf_backend(&backend_cpu);
         o->last_imager = NULL;
         TRY(e->be->alloc_host(e->ctx, nsep * sizeof(double), (void **)&o->host_sum));
+        if (pairs > 0)
+            TRY(e->be->alloc_host(e->ctx, pairs, (void **)&o->host_pairwise));
         TRY(o->last->open(e->ctx, &model, &o->last_imager));
     }
     TRY(engine_doubles(e, (int64_t)nsep, "a stationary average", &o->sum));
     TRY(engine_doubles(e, (int64_t)nsep, "a stationary average", &o->mtt));
+    if (pairs > 0)
+        TRY(engine_array(e, pairs, "pairs of points", (void **)&o->pairwise));
     TRY(e->be->alloc_host(e->ctx, nsep * sizeof(double), (void **)&o->average));
     residual_rows(&o->t, &i0, &ni);
     if (e->collective && !psf_is_phase(o->ps))
@@ -63,9 +67,10 @@ void obsseq_close(obsseq *o) {
         if (o->img != NULL)
             o->img->close(o->imager);
         e->be->release_host(e->ctx, o->host_sum);
+        e->be->release_host(e->ctx, o->host_pairwise);
         phase_close(&o->t, &o->phase);
         budget_close(&o->t, &o->budget);
-        ENGINE_RELEASE(e, o->sum, o->mtt, o->truth);
+        ENGINE_RELEASE(e, o->sum, o->mtt, o->truth, o->pairwise);
         e->be->release_host(e->ctx, o->average);
     }
     tor_close(&o->t);

@@ -33,11 +33,13 @@ typedef struct {
     double *host_sum; /* pinned */
     phase_term phase;
     budget_term budget;
-    double *sum, *mtt;  /* on the device, stationary averages: of Y + Y', of P Ctt P' */
-    double *truth;      /* rows of P Ctt P' */
-    double *average;    /* pinned: mtt in transit */
-    double psf_seconds; /* of an exposure, where PSFs are made at once */
-    probe *look;        /* what the current exposure is checked by; NULL: nothing */
+    double *sum, *mtt;    /* on the device, stationary averages: of Y + Y', of P Ctt P' */
+    float *pairwise;      /* on the device, of a target: psf_accumulate_phase; NULL: not wanted */
+    float *host_pairwise; /* pinned, beside host_sum */
+    double *truth;        /* rows of P Ctt P' */
+    double *average;      /* pinned: mtt in transit */
+    double psf_seconds;   /* of an exposure, where PSFs are made at once */
+    probe *look;          /* what the current exposure is checked by; NULL: nothing */
 } obsseq;
 
 typedef struct {  /* what an exposure has in common for all targets and chunks; zeroed: not made yet

@@ -17,7 +17,8 @@ size_t phase_target_bytes(size_t points, size_t rows) {
 }
 
 size_t phase_share_bytes(const sys *s, const psf_opts *o) {
-    return psf_sep_count_of(s, o) * sizeof(double);
+    return psf_sep_count_of(s, o) * sizeof(double) +
+           (psf_pairwise_count_of(s, o) + 1) * sizeof(float);
 }
 
 status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside) {
@@ -40,11 +41,15 @@ status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside) {
     TRY(engine_copy(e, ph->x, x, ph->n));
     TRY(engine_copy(e, ph->y, y, ph->n));
     if (t->op->product->leaves_share) {
-        const double one = 1;
+        static const double one = 1;
+        static const float one32 = 1;
         ph->nsep = (int64_t)psf_sep_count(ps);
-        *beside += ph->nsep;
+        ph->pairs = (int64_t)psf_pairwise_count(ps);
+        *beside += ph->nsep + (ph->pairs + 1) / 2; /* two floats take a double's place */
         TRY(engine_doubles(e, 1, "a number", &ph->one));
+        TRY(engine_array(e, sizeof one32, "a number", (void **)&ph->one32));
         TRY(engine_copy(e, ph->one, &one, 1));
+        TRY(e->be->copy(e->ctx, ph->one32, sizeof one32, &one32, sizeof one32, sizeof one32, 1));
     }
     st = engine_sync(e);
 done:
@@ -52,7 +57,7 @@ done:
 }
 
 void phase_close(tor *t, phase_term *ph) {
-    ENGINE_RELEASE(&t->e, ph->x, ph->y, ph->cpm, ph->room, ph->one);
+    ENGINE_RELEASE(&t->e, ph->x, ph->y, ph->cpm, ph->room, ph->one, ph->one32);
     *ph = (phase_term){0};
 }
 

@@ -13,7 +13,9 @@ typedef struct {
     double *cpm;   /* ld x (width + 1): of both axes of width / 2 subapertures, or of one */
     double *room;  /* W Cpm' of a target (nlrow x ld); NULL: it is kept of every target */
     double *one;   /* where an operator leaves a share of Cpm out: the number 1, on the device */
+    float *one32;  /* the same */
     int64_t nsep;  /* sums of that share, kept of every target; 0: none */
+    int64_t pairs; /* single pairs of it, behind them [floats] */
     long solved;   /* of which solves (tor) */
 } phase_term;
 
@@ -32,9 +34,12 @@ void phase_close(tor *t, phase_term *ph);
 static inline double *phase_of(const phase_term *ph, const tor *t, int k) {
     return ph->room != NULL ? ph->room : t->beside[k];
 }
-/* Sums of the share of the k-th target, nsep. */
+/* Sums of the share of the k-th target, nsep, and its single pairs, or NULL. */
 static inline double *phase_base(const phase_term *ph, const tor *t, int k) {
     return t->beside[k] + (ph->room != NULL ? 0 : engine_aligned(ph->ld * t->t.nlrow));
+}
+static inline float *phase_base_pairs(const phase_term *ph, const tor *t, int k) {
+    return ph->pairs > 0 ? (float *)(phase_base(ph, t, k) + ph->nsep) : NULL;
 }
 
 /* Of the k-th target, from its operator; local. */

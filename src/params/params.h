@@ -66,10 +66,11 @@ typedef sensor_list param_sensors;
 typedef profile_list param_profiles;
 typedef sensor_keys param_sensor_keys;
 
-enum { SENSOR_NGS, SENSOR_LGS };          /* sensors[].type */
-enum { RESIDUAL_PHASE, RESIDUAL_SENSOR }; /* psf.residual */
-enum { NOISE_PUBLISHED, NOISE_GAUSSIAN }; /* sensors[].noise_model */
-enum { SLOPE_GRADIENT, SLOPE_POINTS };    /* sensors[].slope */
+enum { SENSOR_NGS, SENSOR_LGS };                    /* sensors[].type */
+enum { RESIDUAL_PHASE, RESIDUAL_SENSOR };           /* psf.residual */
+enum { AVERAGE_AUTO, AVERAGE_EXACT, AVERAGE_MEAN }; /* psf.average, as psf_average_kind */
+enum { NOISE_PUBLISHED, NOISE_GAUSSIAN };           /* sensors[].noise_model */
+enum { SLOPE_GRADIENT, SLOPE_POINTS };              /* sensors[].slope */
 /* sensors[].band: its words after `auto` are those of photometry.h; sensors[].photometry */
 enum { BAND_AUTO };
 enum { PHOTOMETRY_AUTO, PHOTOMETRY_BANDS, PHOTOMETRY_PUBLISHED };

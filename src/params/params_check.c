@@ -227,6 +227,11 @@ status params_check(params_loader *l) {
     if (folder != NULL)
         return yaml_tree_fail(param_node(l->root, "output.directory"), "output.directory", "%s",
                               folder);
+    if (par->psf_average == AVERAGE_EXACT && par->psf_residual == RESIDUAL_SENSOR)
+        return yaml_tree_fail(param_node(l->root, "psf.average"), "psf.average",
+                              "exact needs the residual phase at points of the pupil, which "
+                              "psf.residual=sensor does not have; expected auto or mean, or "
+                              "psf.residual=phase");
     if (par->output_crop % 2 != 0)
         return yaml_tree_fail(param_node(l->root, "output.crop"), "output.crop",
                               "%d is odd, expected an even number", par->output_crop);

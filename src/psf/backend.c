@@ -47,7 +47,7 @@ static status cpu_open(backend_ctx *ctx, const psf_model *m, backend_imager **ou
     status st;
     *out = NULL;
     TRY(ALLOC(b, 1, "PSFs"));
-    b->head = (backend_imager_head){&cpu, m->nact, m->lattice > 0};
+    b->head = (backend_imager_head){&cpu, m->nact, m->lattice > 0, m->nsample > 0};
     b->p = m->host;
     TRY(ALLOC(b->sum, psf_sep_count(b->p), "stationary average"));
     for (int i = 0; i < PSF_SLOTS; i++) {
@@ -73,12 +73,17 @@ static status cpu_average(backend_imager *b, const double *y, int64_t ldy, bool 
 }
 
 static status cpu_pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct,
-                        int64_t ldct, double *sum) {
+                        int64_t ldct, double *sum, float *pairwise) {
     memset(sum, 0, psf_sep_count(b->p) * sizeof *sum);
-    return psf_accumulate_phase(b->p, 0, (size_t)b->p->nact, y, (size_t)ldy, ct, (size_t)ldct, sum);
+    if (pairwise != NULL)
+        memset(pairwise, 0, psf_pairwise_count(b->p) * sizeof *pairwise);
+    return psf_accumulate_phase(b->p, 0, (size_t)b->p->nact, y, (size_t)ldy, ct, (size_t)ldct, sum,
+                                pairwise);
 }
 
-static status cpu_compute(backend_imager *b, int slot, const double *sum, const double *common) {
+static status cpu_compute(backend_imager *b, int slot, const double *sum, const double *common,
+                          const float *pairwise) {
+    psf_use_pairwise(b->p, pairwise, sum);
     for (size_t i = 0; i < psf_sep_count(b->p); i++)
         b->sum[i] = sum[i] + (common != NULL ? common[i] : 0);
     return psf_compute_all(b->p, b->sum, b->fit, b->scalars[slot], b->images[slot]);
@@ -139,6 +144,14 @@ void psf_model_init(psf *p, psf_model *m) {
                      .taps = PHASE_TAPS,
                      .point_row = p->point_row,
                      .point_column = p->point_column,
+                     .nsample = p->nsample,
+                     .always = p->average == PSF_AVERAGE_EXACT,
+                     .sample = p->sample,
+                     .sample_of = p->sample_of,
+                     .sample_row = p->sample_row,
+                     .sampled = p->sampled,
+                     .ring_of = p->ring_of,
+                     .rings = PAIRWISE_RINGS(p->nsep),
                      .if_reach = p->if_reach,
                      .if_y = p->if_y,
                      .if_x = {p->if_x[0], p->if_x[1]},

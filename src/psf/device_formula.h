@@ -27,15 +27,36 @@ static inline size_t psf_device_arrays(const psf_model *m) {
     const size_t nl = (size_t)m->nlambda, nbox = (size_t)m->nbox, crop = (size_t)m->crop;
     const size_t s = (size_t)m->lattice, np = (size_t)m->np, taps = s > 0 ? (size_t)m->taps : 0;
     const size_t wide = nsep + taps, v = s > 0 ? nact : 0, grid = s > 0 ? P : 0;
-    const size_t ints[] = {nact, side * side, side + 1, P,    s > 0 ? s + 1 : 0,
-                           np,   s * s,       grid,     grid, s > 0 ? 2 * P - 1 : 0};
-    const size_t tables[] = {nact,          nsep * nsep,
-                             2 * reach + 1, P * P,
-                             2 * PSF_NDIR,  3 * nl,
-                             nl * nbox,     nl * nbox * P,
-                             s * side,      s * side,
-                             s * side,      grid * taps,
-                             grid * taps,   s > 0 ? (2 * P - 1) * taps : 0};
+    const size_t nr = (size_t)m->nsample, any = nr > 0, each = any * nl * nsep * nsep;
+    const size_t ints[] = {nact,
+                           side * side,
+                           side + 1,
+                           P,
+                           s > 0 ? s + 1 : 0,
+                           np,
+                           s * s,
+                           grid,
+                           grid,
+                           s > 0 ? 2 * P - 1 : 0,
+                           nr,
+                           any * np,
+                           any * (s + 1),
+                           any * nsep * nsep};
+    const size_t tables[] = {nact,
+                             nsep * nsep,
+                             2 * reach + 1,
+                             P * P,
+                             2 * PSF_NDIR,
+                             3 * nl,
+                             nl * nbox,
+                             nl * nbox * P,
+                             s * side,
+                             s * side,
+                             s * side,
+                             grid * taps,
+                             grid * taps,
+                             s > 0 ? (2 * P - 1) * taps : 0,
+                             any * nsep * nsep};
     const size_t work[] = {P * P,
                            s > 0 ? 0 : side * side * nsep,
                            wide * wide,
@@ -52,12 +73,18 @@ static inline size_t psf_device_arrays(const psf_model *m) {
                            2 * nl * half * half,
                            nl * half * N,
                            nl * PSF_NDIR,
-                           nl * (3 + nbox)};
-    const size_t images = nl * crop * crop;
+                           nl * (3 + nbox),
+                           any * nsep * nsep,
+                           each,
+                           each,
+                           any * 2 * nl * (size_t)m->rings,
+                           any * nl,
+                           any * nl * P * (2 * P - 1)};
+    const size_t floats[] = {nl * crop * crop, nr * np};
     return psf_device_sum(ints, sizeof ints / sizeof *ints, sizeof(int)) +
            psf_device_sum(tables, sizeof tables / sizeof *tables, sizeof(double)) +
            psf_device_sum(work, sizeof work / sizeof *work, sizeof(double)) +
-           psf_device_sum(&images, 1, sizeof(float));
+           psf_device_sum(floats, sizeof floats / sizeof *floats, sizeof(float));
 }
 
 /* The same and the work of the transforms. */

@@ -35,6 +35,10 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
         p->h = p->pitch * p->n / p->lattice;
         p->np = phase_count(p->lattice, s->obs);
         p->nsep = 2 * p->lattice + 1;
+        p->average = o->average;
+        p->thinning = phase_thinning(p->np, o->all_pairs);
+        if (o->average != PSF_AVERAGE_MEAN)
+            p->nsample = phase_samples(p->lattice, s->obs, p->thinning);
     }
     p->P = p->n * p->k;
     p->mapped = o->map != NULL;
@@ -58,13 +62,14 @@ typedef struct {
     size_t count, size;
 } array;
 
-#define NARRAY 35
+#define NARRAY 44
 
 /* Every array of a psf, so that what is allocated and what psf_bytes promises cannot differ. */
 static void list_arrays(psf *p, array list[NARRAY]) {
     size_t P = (size_t)p->P, nsep = (size_t)p->nsep, rows = (size_t)p->n + 2;
     const bool phase = p->lattice > 0;
     size_t lattice = phase ? (size_t)(p->lattice) : 0, points = (size_t)p->np;
+    const size_t sample = (size_t)p->nsample;
     size_t side = (size_t)p->n + 1, line = phase ? nsep + PHASE_TAPS : nsep;
     size_t grid = phase ? P : 0, taps = grid * PHASE_TAPS;
     const size_t map = p->mapped ? (size_t)p->nlambda * P * (2 * P - 1) : 0;
@@ -96,6 +101,15 @@ static void list_arrays(psf *p, array list[NARRAY]) {
         {(void **)&p->py, points, sizeof(double)},
         {(void **)&p->point_row, lattice + 1, sizeof(int)},
         {(void **)&p->point_column, points, sizeof(int)},
+        {(void **)&p->sample, sample, sizeof(int)},
+        {(void **)&p->sample_row, sample > 0 ? lattice + 1 : 0, sizeof(int)},
+        {(void **)&p->sample_of, sample > 0 ? points : 0, sizeof(int)},
+        {(void **)&p->run_end, sample > 0 ? points : 0, sizeof(int)},
+        {(void **)&p->ring_of, sample > 0 ? nsep * nsep : 0, sizeof(int)},
+        {(void **)&p->sampled, sample > 0 ? nsep * nsep : 0, sizeof(double)},
+        {(void **)&p->pair_mean, sample > 0 ? nsep * nsep : 0, sizeof(double)},
+        {(void **)&p->excess, sample > 0 ? nsep * nsep : 0, sizeof(double)},
+        {(void **)&p->ring, sample > 0 ? 2 * PAIRWISE_RINGS(nsep) : 0, sizeof(double)},
         {(void **)&p->if_y, lattice * side, sizeof(double)},
         {(void **)&p->if_x[0], lattice * side, sizeof(double)},
         {(void **)&p->if_x[1], lattice * side, sizeof(double)},
@@ -281,6 +295,12 @@ size_t psf_sep_count(const psf *p) {
 
 size_t psf_points_of(const sys *s, const psf_opts *o) {
     return o->phase ? (size_t)phase_count(phase_lattice(s, o), s->obs) : 0;
+}
+
+size_t psf_pairwise_count_of(const sys *s, const psf_opts *o) {
+    psf p = {0};
+    set_sizes(&p, s, o);
+    return psf_pairwise_count(&p);
 }
 
 size_t psf_sep_count_of(const sys *s, const psf_opts *o) {

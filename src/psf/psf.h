@@ -20,6 +20,11 @@ double psf_map_path(const psf_map *m, double x, double y);
 /* Samples of a map across the diameter [m], a multiple of P points of the PSF's grid. Local. */
 int psf_map_samples(const psf_map *m, double diameter, int P);
 
+/* Of a long exposure: the mean of exp(-D/2) over the pairs of points of a separation (EXACT), exp
+ * of the mean of -D/2 (MEAN), or the first where the second would be off by more than
+ * PSF_AVERAGE_ERROR (AUTO: psf_average_needed). */
+typedef enum { PSF_AVERAGE_AUTO, PSF_AVERAGE_EXACT, PSF_AVERAGE_MEAN } psf_average_kind;
+
 typedef struct { /* what the parameters ask for */
     int nlambda;
     const double *lambda; /* [nlambda] [m], borrowed */
@@ -30,9 +35,11 @@ typedef struct { /* what the parameters ask for */
     bool weighted; /* stationary average weighted by the influence functions' energy in the pupil */
     bool phase;    /* residual phase on the pupil, turbulence minus mirror, instead of the commands'
                       with an ideal fitting error */
-    int crop;      /* side of the PSF that is kept, pixels, even; 0: whole grid */
-    double jitter[2];    /* rms of the image's motion along x and y [rad] */
-    double static_rms;   /* of the static error's path [m] */
+    psf_average_kind average; /* of the residual phase on the pupil; without `phase` nothing */
+    int all_pairs;     /* points up to which it is of all pairs, 0: PSF_ALL_PAIRS (psf_formula.h) */
+    int crop;          /* side of the PSF that is kept, pixels, even; 0: whole grid */
+    double jitter[2];  /* rms of the image's motion along x and y [rad] */
+    double static_rms; /* of the static error's path [m] */
     double static_power; /* its spectrum is f^-power */
     double focus;        /* rms of a random focus error: path = this times r^2 [1/m] */
     const psf_map *map;  /* a static error that is known beside it, NULL: none; borrowed */
@@ -107,9 +114,18 @@ size_t psf_points_of(const sys *s, const psf_opts *o); /* their number, for the 
 size_t psf_sep_count_of(const sys *s, const psf_opts *o);
 /* Add to sum[] what rows a0..a0+na contribute of a v x v matrix y, W Cmm W' = y + y' (element (a,
  * b) at y[(a - a0) + b * ldy]), and of W Cpm' [m^2] (actuator a and point i at ct[(a - a0) + i *
- * ldct]). Linear, so ranks may add their own rows. Local; allocates. */
+ * ldct]). Linear, so ranks may add their own rows. pairwise (NULL: not wanted): the same for
+ * S(x, x') of single pairs [m^2], np numbers for each sampled point x. Local; allocates. */
 status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y, size_t ldy,
-                            const double *ct, size_t ldct, double *sum);
+                            const double *ct, size_t ldct, double *sum, float *pairwise);
+/* Numbers of `pairwise`; 0: images are of the mean of D. The first is of an open psf, the second
+ * for the plan. */
+size_t psf_pairwise_count(const psf *p);
+size_t psf_pairwise_count_of(const sys *s, const psf_opts *o);
+/* The mean of exp(-D/2) instead of the exponential of the mean, in what psf_compute makes from now
+ * on, where psf_opts.average asks for it: of S by pairs, whose sums by separation are s. Both are
+ * borrowed until the next call; NULL: of none. Local. */
+void psf_use_pairwise(psf *p, const float *pairwise, const double *s);
 /* Bytes that it takes on a rank with na rows and some threads, for the plan. */
 size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads);
 

@@ -17,6 +17,39 @@
 #define PSF_GUESS 0.25 /* step along a direction on the sampled image [pixel] */
 #define PSF_PI 3.14159265358979323846
 
+/* The mean of exp(-D/2) over pairs of points of one separation (psf_pairwise.c). Up to
+ * PSF_ALL_PAIRS points all pairs are taken, beyond those of any point with one in PSF_THINNING, or
+ * with as many as PSF_SAMPLES. */
+#define PSF_ALL_PAIRS 4096
+#define PSF_THINNING                                                                               \
+    11 /* odd: an even one leaves out places of lattices with 2 or 4 points a pitch */
+#define PSF_SAMPLES 2048
+/* Where it is not asked for (psf.average: auto), it is made where the exponential of the mean would
+ * be too low by more than a thousandth: half the variance of D/2 from pair to pair, whose rms is
+ * 0.2 to 0.6 times the residual variance [rad^2]. */
+#define PSF_AVERAGE_ERROR 1e-3
+#define PSF_AVERAGE_SPREAD 0.6
+PSF_HD static inline bool psf_average_needed(bool always, double variance) {
+    const double spread = PSF_AVERAGE_SPREAD * variance;
+    return always || spread * spread / 4 > PSF_AVERAGE_ERROR;
+}
+
+/* exp(y) - 1 - y in single precision, to 1e-7 of its largest term; y is at most 80. */
+PSF_HD static inline float psf_excess_term(float y) {
+    const float top = y < 80 ? y : 80, x = top > -80 ? top : -80;
+    const float t = x * 1.44269504f + 12582912.0f, n = t - 12582912.0f; /* nearest integer */
+    const float r = (x - n * 0.693145752f) - n * 1.42860682e-6f;
+    const float e =
+        1 +
+        r * (1 + r * (0.5f + r * (0.166666667f + r * (0.0416666667f +
+                                                      r * (8.33333333e-3f + r * 1.38888889e-3f)))));
+    union {
+        int bits;
+        float value;
+    } power = {((int)n + 127) << 23};
+    return e * power.value - 1 - top;
+}
+
 PSF_HD static inline double psf_sinc(double x) {
     return x == 0 ? 1 : sin(PSF_PI * x) / (PSF_PI * x);
 }

@@ -1,5 +1,5 @@
 /* OTF and PSF of one target. Model section 7. */
-#include "psf_plan.h"
+#include "psf_phase.h"
 
 #include <math.h>
 
@@ -85,9 +85,21 @@ static void copy_image(const psf *p, bool odd, float *out) {
     }
 }
 
+/* The covariance, or what stands for it in a mean of exp(-D/2), and the variance over the pupil
+ * [rad^2], which is that of the mean of D. */
+static double average(psf *p, const double *sum, const psf_fit *f, int ilambda) {
+    const double lambda = p->lambda[ilambda];
+    psf_covariance(p, sum);
+    const double variance =
+        p->otf[0] * pow(2 * M_PI / lambda, 2) + (f ? psf_fit_variance(f, lambda) : 0);
+    if (p->pairwise != NULL && psf_average_needed(p->average == PSF_AVERAGE_EXACT, variance))
+        pairwise_add_excess(p, lambda);
+    return variance;
+}
+
 /* What the imaginary part of the OTF adds to an image: i times a function that is odd. */
 static void add_odd_image(psf *p, const double *sum, const psf_fit *f, int ilambda, float *image) {
-    psf_covariance(p, sum);
+    average(p, sum, f, ilambda);
     fill_otf(p, f, ilambda, true);
     psf_image_begin(p);
     for (int u = 0; u < p->P; u++)
@@ -99,8 +111,7 @@ static void add_odd_image(psf *p, const double *sum, const psf_fit *f, int ilamb
 
 status psf_compute(psf *p, const double *sum, const psf_fit *f, int ilambda, psf_result *r) {
     double lambda = p->lambda[ilambda];
-    psf_covariance(p, sum);
-    r->variance = p->otf[0] * pow(2 * M_PI / lambda, 2) + (f ? psf_fit_variance(f, lambda) : 0);
+    r->variance = average(p, sum, f, ilambda);
     fill_otf(p, f, ilambda, false);
     split_otf(p);
     r->strehl = psf_strehl(p);

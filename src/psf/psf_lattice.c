@@ -52,25 +52,24 @@ void phase_weights(psf *p) {
         p->tap_y[v + p->P - 1] = tap_weights(v * step + s, p->tap_wy + (v + p->P - 1) * PHASE_TAPS);
 }
 
-/* Separation [m] whose place among the sums is `at`. */
-static double length_of(const psf *p, int at) {
+double phase_length(const psf *p, int at) {
     const int s = p->lattice, dj = at / p->nsep - s;
     return hypot(dj * p->h, (at % p->nsep - s + (dj & 1 ? 0.5 : 0)) * p->h);
 }
 
-static int opposite(const psf *p, int at) {
+int phase_opposite(const psf *p, int at) {
     const int s = p->lattice, dj = at / p->nsep - s, di = at % p->nsep - s;
     return (s - dj) * p->nsep + s - di - (dj & 1);
 }
 
-/* S + D_s on the lattice, with a margin of HALF points on all sides; beyond the pairs the mean of
- * the outer ones. */
-static void lattice_mean(psf *p, const double *sum) {
+/* A sum over pairs (of_pairs) or a function of the separation on the lattice, with a margin of HALF
+ * points on all sides; beyond the pairs the mean of the outer ones. */
+static void lattice_mean(psf *p, const double *sum, bool of_pairs) {
     const int nsep = p->nsep, wide = nsep + 2 * HALF;
     double far = 0, pairs = 0;
     for (int i = 0; i < nsep * nsep; i++)
-        if (p->norm[i] > 0 && length_of(p, i) > 0.6 * p->n * p->pitch) {
-            far += sum[i];
+        if (p->norm[i] > 0 && phase_length(p, i) > 0.6 * p->n * p->pitch) {
+            far += of_pairs ? sum[i] : p->norm[i] * sum[i];
             pairs += p->norm[i];
         }
     far /= pairs > 0 ? pairs : 1;
@@ -81,24 +80,17 @@ static void lattice_mean(psf *p, const double *sum) {
             const int at = j * nsep + i;
             if (p->norm[at] > 0)
                 p->mean[(j + HALF) * wide + i + HALF] =
-                    (sum[at] + sum[opposite(p, at)]) / (2 * p->norm[at]);
+                    of_pairs ? (sum[at] + sum[phase_opposite(p, at)]) / (2 * p->norm[at]) : sum[at];
         }
 }
 
-/* Into p->otf: c0 - (S + D_s)/2, c0 half the mean of S + D_s over all pairs, which is its part of
- * the variance over the pupil. */
-void phase_covariance(psf *p, const double *sum) {
+/* p->otf += factor times what p->mean is on the grid. */
+static void add_grid(psf *p, double factor) {
     const int wide = p->nsep + 2 * HALF, s = p->lattice;
-    double c0 = 0;
-    lattice_mean(p, sum);
-    for (int i = 0; i < p->nsep * p->nsep; i++)
-        c0 += sum[i];
-    c0 *= 0.5 / ((double)p->np * p->np);
 #pragma omp parallel for schedule(static) if (p->N >= PSF_PARALLEL)
     for (int u = 0; u < p->P; u++) {
         double *part = p->part + (size_t)u * (size_t)wide;
         double *row = p->otf + (size_t)u * (size_t)p->stride;
-        memset(row, 0, (size_t)p->N * sizeof *row);
         for (int j = 0; j < wide; j++) {
             const int odd = (j - HALF - s) & 1;
             const double *w = p->tap_wx[odd] + u * PHASE_TAPS;
@@ -113,9 +105,31 @@ void phase_covariance(psf *p, const double *sum) {
             double value = 0;
             for (int j = 0; j < PHASE_TAPS; j++)
                 value += w[j] * f[j];
-            row[v < 0 ? v + p->N : v] = c0 - 0.5 * value;
+            row[v < 0 ? v + p->N : v] += factor * value;
         }
     }
+}
+
+/* Into p->otf: c0 - (S + D_s)/2, c0 half the mean of S + D_s over all pairs, which is its part of
+ * the variance over the pupil. */
+void phase_covariance(psf *p, const double *sum) {
+    double c0 = 0;
+    lattice_mean(p, sum, true);
+    for (int i = 0; i < p->nsep * p->nsep; i++)
+        c0 += sum[i];
+    c0 *= 0.5 / ((double)p->np * p->np);
+    for (int u = 0; u < p->P; u++) {
+        double *row = p->otf + (size_t)u * (size_t)p->stride;
+        memset(row, 0, (size_t)p->N * sizeof *row);
+        for (int v = -p->vmax[u]; v <= p->vmax[u]; v++)
+            row[v < 0 ? v + p->N : v] = c0;
+    }
+    add_grid(p, -0.5);
+}
+
+void phase_add_grid(psf *p, const double *value, double factor) {
+    lattice_mean(p, value, false);
+    add_grid(p, factor);
 }
 
 typedef struct { /* layers of the same outer scale count as one */

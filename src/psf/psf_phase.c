@@ -37,10 +37,24 @@ static void place_of(int i, int j, int at[2]) {
     at[1] = 4 * j + 1;
 }
 
-/* Points inside the annulus by rows; counts them when p is NULL. Squares of distances are whole
- * numbers: `moao check` counts hundreds of times, and a hypot for each point was most of its time.
- */
-static int find_points(int side, double obs, psf *p) {
+int phase_thinning(int np, int all_pairs) {
+    const int many = np / PSF_SAMPLES;
+    return np <= (all_pairs > 0 ? all_pairs : PSF_ALL_PAIRS) ? 1
+           : many > PSF_THINNING                             ? many
+                                                             : PSF_THINNING;
+}
+
+bool phase_is_sample(int thinning, int column, int row) {
+    int step = 1; /* columns from row to row: the root of the thinning */
+    while ((step + 1) * (step + 1) <= thinning)
+        step++;
+    return (column + step * row) % thinning == 0;
+}
+
+/* Points inside the annulus by rows; counts them when p is NULL, thinned where that is
+ * above 1. Squares of distances are whole numbers: `moao check` counts hundreds of times, and a
+ * hypot for each point was most of its time. */
+static int find_points(int side, double obs, int thinning, psf *p) {
     const int radius = 2 * side;
     const int64_t outer = (int64_t)radius * radius,
                   inner = (int64_t)ceil(obs * radius * (obs * radius));
@@ -51,7 +65,7 @@ static int find_points(int side, double obs, psf *p) {
         for (int i = 0; i < side; i++) {
             place_of(i, j, at);
             const int64_t x = at[0] - radius, y = at[1] - radius, r2 = x * x + y * y;
-            if (r2 >= outer || r2 < inner)
+            if (r2 >= outer || r2 < inner || (thinning > 1 && !phase_is_sample(thinning, i, j)))
                 continue;
             if (p != NULL) {
                 p->point_column[count] = i;
@@ -67,7 +81,11 @@ static int find_points(int side, double obs, psf *p) {
 }
 
 int phase_count(int rows, double obs) {
-    return find_points(rows, obs, NULL);
+    return find_points(rows, obs, 1, NULL);
+}
+
+int phase_samples(int rows, double obs, int thinning) {
+    return find_points(rows, obs, thinning, NULL);
 }
 
 /* Factors of the influence functions along x and y at the places of the points. */
@@ -86,28 +104,22 @@ static void fill_influence(psf *p) {
     p->if_reach = (int)ceil(CUT * p->x0 / p->pitch);
 }
 
-/* Place of a separation of dj rows and di columns, the first point in row j, among the sums. In odd
- * rows the separations along x are halves: one less than there is room for. */
-static size_t separation(const psf *p, int j, int dj, int di) {
-    const int s = p->lattice;
-    return (size_t)((dj + s) * p->nsep + di + s - ((dj & 1) && (j & 1)));
-}
-
 static void count_pairs(psf *p) {
     const int rows = p->lattice;
     for (int j = 0; j < rows; j++)
         for (int k = 0; k < rows; k++)
             for (int a = p->point_row[j]; a < p->point_row[j + 1]; a++) {
-                double *norm = p->norm + separation(p, j, k - j, -p->point_column[a]);
+                double *norm = p->norm + phase_separation(p, j, k - j, -p->point_column[a]);
                 for (int b = p->point_row[k]; b < p->point_row[k + 1]; b++)
                     norm[p->point_column[b]] += 1;
             }
 }
 
 status phase_init(psf *p, double obs) {
-    find_points(p->lattice, obs, p);
+    find_points(p->lattice, obs, 1, p);
     fill_influence(p);
     count_pairs(p);
+    pairwise_init(p);
     phase_weights(p);
     return MOAO_OK;
 }
@@ -134,7 +146,9 @@ typedef struct { /* rows a0 .. a0+na of Y and C, and the work space of a thread 
     double *grid;      /* [n + 1][points at once][n + 1] columns of g on the square of actuators */
     double *along;     /* [n + 1][points at once][lattice] the same, spread along x */
     double *z;         /* [lattice][points at once][lattice], even rows first */
-    double *factor;    /* [lattice][lattice] 4 where there is a point, else 0; of all threads */
+    float *from, *to; /* [nsample][np] 2 [Z(x, x) - Z(x', x)], [np][nsample] with x' sampled; of all
+                         threads, NULL: not wanted */
+    double *factor;   /* [lattice][lattice] 4 where there is a point, else 0; of all threads */
 } work;
 
 static int least_row(const psf *p, int j) { /* of actuators within reach of lattice row j */
@@ -182,7 +196,7 @@ void psf_pair_sums(const psf *p, const double *d, double *all) {
         for (int a = p->point_row[j]; a < p->point_row[j + 1]; a++) {
             all[a] = 0;
             for (int l = 0; l < p->lattice; l++) {
-                const double *from = d + separation(p, j, l - j, -p->point_column[a]);
+                const double *from = d + phase_separation(p, j, l - j, -p->point_column[a]);
                 for (int b = p->point_row[l]; b < p->point_row[l + 1]; b++)
                     all[a] += from[p->point_column[b]];
             }
@@ -234,8 +248,33 @@ static void add_pairs(const work *k, int j, int a, int i, int n, double *sum) {
             continue;
         const int c = p->point_column[from];
         add_row(p->point_column[end - 1] - c + 1, k->factor + l * rows + c, own,
-                row_of(k, i, n, l) + c, sum + separation(p, j, l - j, -p->point_column[a]) + c);
+                row_of(k, i, n, l) + c,
+                sum + phase_separation(p, j, l - j, -p->point_column[a]) + c);
     }
+}
+
+/* The same pairs one by one, those of a sampled point and any other. */
+static void keep_pairs(const work *k, int j, int a, int i, int n) {
+    const psf *p = k->p;
+    const double own = row_of(k, i, n, j)[p->point_column[a]];
+    float *from = p->sample_of[a] < 0 ? NULL : k->from + (size_t)p->sample_of[a] * (size_t)p->np;
+    float *to = k->to + (size_t)a * (size_t)p->nsample;
+    for (int l = 0; l < p->lattice; l++) {
+        const double *z = row_of(k, i, n, l);
+        for (int b = p->point_row[l]; from != NULL && b < p->point_row[l + 1]; b++)
+            from[b] += (float)(2 * (own - z[p->point_column[b]]));
+        for (int r = p->sample_row[l]; r < p->sample_row[l + 1]; r++)
+            to[r] = (float)(2 * (own - z[p->point_column[p->sample[r]]]));
+    }
+}
+
+/* S(x, x') += what its two orders have of it. */
+static void join_pairs(const work *k) {
+    const size_t np = (size_t)k->p->np, nr = (size_t)k->p->nsample;
+#pragma omp parallel for schedule(static)
+    for (size_t r = 0; r < nr; r++)
+        for (size_t b = 0; b < np; b++)
+            k->from[r * np + b] += k->to[b * nr + r];
 }
 
 static status open_work(const psf *p, int na, work *k) {
@@ -255,8 +294,10 @@ size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads) {
     const size_t row = o->phase ? (size_t)phase_lattice(s, o) : 0;
     const size_t nsep = (2 * row + 1) * (2 * row + 1);
     const size_t spread = row > 0 ? AT_ONCE * (side * side + side * row + row * row) : 0;
+    const size_t single = psf_pairwise_count_of(s, o) * 2 * sizeof(float); /* S, and its order */
     return (PARTS * nsep + row * row + (size_t)threads * (row * (v + na) + spread)) *
-           sizeof(double);
+               sizeof(double) +
+           single;
 }
 
 static void close_work(work *k) {
@@ -277,8 +318,11 @@ static status add_part(work k, int part, double *sum) {
         for (int a = from, n; a < end; a += n) {
             n = end - a < AT_ONCE ? end - a : AT_ONCE;
             spread(&k, k.g + (size_t)(a - from) * (size_t)k.na, n);
-            for (int i = 0; i < n; i++)
+            for (int i = 0; i < n; i++) {
                 add_pairs(&k, j, a + i, i, n, sum);
+                if (k.from != NULL)
+                    keep_pairs(&k, j, a + i, i, n);
+            }
         }
     }
     close_work(&k);
@@ -286,15 +330,24 @@ static status add_part(work k, int part, double *sum) {
 }
 
 status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y, size_t ldy,
-                            const double *ct, size_t ldct, double *sum) {
+                            const double *ct, size_t ldct, double *sum, float *pairwise) {
     const size_t nsep = psf_sep_count(p);
     const int rows = p->lattice;
-    work k = {.p = p, .a0 = (int)a0, .na = (int)na, .y = y, .ct = ct, .ldy = ldy, .ldct = ldct};
+    work k = {.p = p,
+              .a0 = (int)a0,
+              .na = (int)na,
+              .y = y,
+              .ct = ct,
+              .ldy = ldy,
+              .ldct = ldct,
+              .from = p->nsample > 0 ? pairwise : NULL};
     double *parts = NULL;
     status st, worst = MOAO_OK;
     if (na == 0)
         return MOAO_OK;
     TRY(ALLOC(parts, PARTS * nsep, "sums over pairs"));
+    if (k.from != NULL)
+        TRY(ALLOC(k.to, psf_pairwise_count(p), "pairs of points"));
     TRY(ALLOC(k.factor, (size_t)(rows * rows), "points of the pupil"));
     for (int l = 0; l < rows; l++)
         for (int b = p->point_row[l]; b < p->point_row[l + 1]; b++)
@@ -311,8 +364,11 @@ status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y,
     for (int i = 0; i < PARTS; i++)
         for (size_t s = 0; s < nsep; s++)
             sum[s] += parts[(size_t)i * nsep + s];
+    if (k.from != NULL)
+        join_pairs(&k);
     st = worst;
 done:
+    free(k.to);
     free(k.factor);
     free(parts);
     return st;

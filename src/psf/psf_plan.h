@@ -65,6 +65,21 @@ struct psf {
     int *tap_y;        /* [2 P - 1] the same for v */
     double *tap_wy;    /* [2 P - 1][PHASE_TAPS] */
 
+    /* the mean of exp(-D/2) (psf_pairwise.c): pairs of a sampled point with any point */
+    psf_average_kind average;
+    int thinning;          /* 1: of all points */
+    int nsample;           /* 0: not wanted */
+    int *sample;           /* [nsample] points, increasing */
+    int *sample_row;       /* [lattice + 1] first sampled point of each row */
+    int *sample_of;        /* [np] its number among them, or -1 */
+    int *run_end;          /* [np] end of the points next to one another in its row */
+    int *ring_of;          /* [nsep * nsep] length of a separation in steps of h, rounded */
+    double *sampled;       /* [nsep * nsep] sampled pairs of a separation and the opposite one */
+    double *pair_mean;     /* [nsep * nsep] mean of S */
+    double *excess;        /* [nsep * nsep] at a wavelength: sum over the pairs, then ln c */
+    double *ring;          /* [2][PAIRWISE_RINGS] sums by length of the separation, in steps of h */
+    const float *pairwise; /* borrowed [nsample][np]; NULL: images are of the mean of D */
+
     size_t nerrors; /* P^2, or 0: there are none */
     double *errors; /* [P][P] D of jitter and static error at LAMBDA_REF, one quadrant */
     bool mapped;    /* a static map is there */

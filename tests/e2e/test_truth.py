@@ -5,6 +5,7 @@ pairs of points of the pupil with exact covariances, and from phase screens that
 import json
 import math
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -80,7 +81,7 @@ class Cases(unittest.TestCase):
 
     def test_points(self):
         self.check(ONE, "points", 0.01)
-        self.check(MISPLACED, "points", 0.02)
+        self.check(MISPLACED, "points", 0.01)
 
     def test_seven_stars(self):
         """Finer sensors and a worse mirror, of a tomographic system: what `sensor` rewards and `phase` does not; two of five."""
@@ -88,9 +89,10 @@ class Cases(unittest.TestCase):
             self.assertAlmostEqual(strehl(run(SEVEN[name], "points", "psf.residual=sensor"))[0], old, delta=0.001)
         self.check({k: SEVEN[k] for k in ("7 stars, 8 / 10", "7 stars, 10 / 10, mu 1")}, "points", 0.01)
 
+    @mock.patch("truth_reference.ORDER", 8)     # 4 points on an edge leave 0.5 %
     def test_gradients(self):
         self.check({k: ONE[k] for k in ("10 / 10", "8 / 10")}, "gradient", 0.01)
-        self.check({"shifted": MISPLACED["shifted"]}, "gradient", 0.02)
+        self.check({"shifted": MISPLACED["shifted"]}, "gradient", 0.01)
 
     def test_field_of_laser_and_natural_stars(self):
         """Cone effect, a zenith angle, wind with a delay, a reconstructor of another profile, off-axis targets."""
@@ -136,6 +138,54 @@ class Cases(unittest.TestCase):
                 print(line)
 
 
+class ShortWavelengths(unittest.TestCase):
+    """The mean of exp(-D/2) where exp of the mean of -D/2 is far off; points and grid a sixth of the pitch apart, as Strehl
+    ratios of a few per cent depend on that step."""
+    WAVELENGTHS = [0.5, 0.64, 0.8, 1.02, 1.25]
+    TILT = [{"type": "lgs", "nssp": 10, "direction": [0, 0], "altitude": 90000, "noise_variance": 1e-4},
+            {"type": "ngs", "nssp": 1, "direction": [17, 0], "noise_variance": 1e-5}]
+    CASES = {"10 / 10": (case(star(10), 10), 0.03), "6 / 10": (case(star(6), 10), 0.1),
+             "coupling 0.05": (case(star(10), 10, {"coupling": 0.05}), 0.2), "laser star, tilt 17 arcsec off": (case(TILT, 10), 0.035)}
+
+    def run_at(self, c, average, *more, **kw):
+        return run({**c, "psf": {"wavelengths": self.WAVELENGTHS, "oversampling": 6}}, "points", "psf.average=" + average, *more, **kw)
+
+    def test_against_all_pairs(self):
+        for name, (c, least) in self.CASES.items():
+            with self.subTest(name):
+                truth = Truth(c, "points")
+                D = truth.residual(truth.points(6), 0)
+                true = np.array([np.exp(-0.5 * D * (2e6 * math.pi / w) ** 2).mean() for w in self.WAVELENGTHS])
+                got, mean = (self.run_at(c, a).quantity("STREHL").ravel() for a in ("exact", "mean"))
+                for w, s, x, m in zip(self.WAVELENGTHS, true, got, mean):
+                    print("%-30s %.2f um: true %.5f  exact %.5f (%+.2f %%)  mean %.5f (%+.1f %%)"
+                          % (name, w, s, x, 100 * (x / s - 1), m, 100 * (m / s - 1)))
+                self.assertLess(max(abs(got / true - 1) / np.where(true < 0.05, 0.02, 0.01)), 1)
+                self.assertLess(mean[3] / true[3] - 1, -least)
+
+    def test_what_was_used(self):
+        """auto is exact above 0.105 rad^2 and mean below, bit for bit; files tell."""
+        c = case(star(10), 10)
+        of = {a: run({**c, "psf": {"wavelengths": [1.65, 8]}}, "points", "psf.average=" + a) for a in ("auto", "exact", "mean")}
+        strehl = {a: r.quantity("STREHL").ravel() for a, r in of.items()}
+        self.assertEqual(strehl["auto"][0], strehl["exact"][0])
+        self.assertEqual(strehl["auto"][1], strehl["mean"][1])
+        self.assertGreater(strehl["exact"][0], strehl["mean"][0] * 1.004)
+        self.assertGreater(strehl["exact"][1], strehl["mean"][1])
+        for a, word, exact in (("auto", "auto", [1, 0]), ("exact", "exact", [1, 1]), ("mean", "mean", [0, 0])):
+            with fits.open(of[a].path("maps.fits")) as f:
+                self.assertEqual(f[0].header["AVERAGE"], word)
+                self.assertEqual(list(f["WAVELENGTHS"].data["EXACT"]), exact)
+            self.assertEqual(list(of[a].quantity("VARIANCE").ravel()), list(of["mean"].quantity("VARIANCE").ravel()))
+
+    def test_ranks(self):
+        """Rows of a target on two ranks, and on one."""
+        c = case(star(10), 10)
+        one, two = (self.run_at(c, "exact", "compute.backend=cpu", ranks=n) for n in (1, 2))
+        for quantity in ("STREHL", "EE_80mas", "FWHM", "VARIANCE"):
+            np.testing.assert_allclose(two.quantity(quantity), one.quantity(quantity), rtol=1e-6)
+
+
 class MonteCarlo(unittest.TestCase):
     """Phase screens drawn from the covariances, 2 m pupil: mean gradients, noise, cone effect, wind with a delay."""
     COUNT = 12000
@@ -150,7 +200,8 @@ class MonteCarlo(unittest.TestCase):
         cls.truth = Truth(cls.CASE, "gradient")
         cls.run_ = run(cls.CASE, "gradient")
         x = cls.truth.points()
-        field = np.exp(2j * math.pi / H * cls.truth.draw(0, cls.COUNT, 20261122))
+        cls.phase = cls.truth.draw(0, cls.COUNT, 20261122)
+        field = np.exp(2j * math.pi / H * cls.phase)
         cls.strehls = abs(field.mean(axis=0)) ** 2
         with fits.open(cls.run_.path("psf.fits")) as f:
             cls.image = next(np.asarray(h.data, dtype=float) for h in f if h.data is not None and h.is_image)
@@ -186,6 +237,15 @@ class MonteCarlo(unittest.TestCase):
         self.assertLess(error, 0.004 * mean)
         self.assertLess(abs(got / mean - 1), 0.01)
         self.assertLess(abs(self.truth.strehl(H) - mean), 4 * error)
+
+    def test_strehl_of_short_wavelengths(self):
+        wave = 0.6e-6
+        drawn = abs(np.exp(2j * math.pi / wave * self.phase).mean(axis=0)) ** 2
+        mean, error = drawn.mean(), drawn.std() / math.sqrt(self.COUNT)
+        got = {a: strehl(run({**self.CASE, "psf": {"wavelengths": [0.6]}}, "gradient", "psf.average=" + a))[0] for a in ("exact", "mean")}
+        print("Strehl at 0.6 um: exact %.4f, mean %.4f, drawn %.4f +- %.4f" % (got["exact"], got["mean"], mean, error))
+        self.assertLess(abs(got["exact"] / mean - 1), 0.01 + 2 * error / mean)
+        self.assertGreater(abs(got["mean"] / mean - 1), 0.01 + 2 * error / mean)
 
     def test_anything_left_out_shows(self):
         """Without the cross term, with its sign reversed, without noise, delay or wind the drawn value is missed."""

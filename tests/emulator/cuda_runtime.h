@@ -61,7 +61,7 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
 }
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9 };
-enum { cudaDevAttrMultiProcessorCount };
+enum { cudaDevAttrMultiProcessorCount, cudaDevAttrMaxSharedMemoryPerBlockOptin };
 enum { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum { cudaLaunchAttributeProgrammaticStreamSerialization };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
@@ -119,8 +119,8 @@ inline cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from
     return cudaSuccess;
 }
 /* Few multiprocessors, so that small batches need several rounds of blocks too. */
-inline cudaError_t cudaDeviceGetAttribute(int *value, int, int) {
-    *value = 3;
+inline cudaError_t cudaDeviceGetAttribute(int *value, int which, int) {
+    *value = which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)emulator::SHARED_MOST : 3;
     return cudaSuccess;
 }
 

@@ -48,6 +48,10 @@ template <class T> T __shfl_sync(unsigned mask, T value, int lane, int width = 3
 template <class T> T __shfl_xor_sync(unsigned mask, T value, int bits) {
     return from_lane(emulator::SHUFFLE_XOR, mask, value, emulator::lane() ^ (unsigned)bits);
 }
+template <class T> T __shfl_down_sync(unsigned mask, T value, unsigned lanes) {
+    const unsigned to = emulator::lane() + lanes;
+    return from_lane(emulator::SHUFFLE, mask, value, to < 32 ? to : emulator::lane());
+}
 inline unsigned __ballot_sync(unsigned mask, bool vote) {
     const uint64_t *all = emulator::meet_warp(emulator::BALLOT, mask, vote);
     unsigned votes = 0;

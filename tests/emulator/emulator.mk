@@ -3,13 +3,13 @@
 
 EMU_B := $(B)/emulator
 EMU_CXX ?= $(firstword $(foreach c,$(CXX) g++,$(shell command -v $(c) 2>/dev/null)) g++)
-EMU_TESTS := $(or $(TESTS),test_linalg_products test_linalg_scatter test_linalg_lowrank test_linalg_graded test_linalg_sweeps test_linalg_sketch test_linalg_filter test_linalg_gemm_sums test_linalg_toeplitz test_linalg_kept test_linalg_split test_linalg_split_products test_hier_gemm_sums)
-emu_cu := $(wildcard src/gpu/lowrank/*.cu) $(addprefix src/gpu/batch/batch_,gemm.cu scatter.cu gather.cu) $(wildcard src/gpu/matcov/*.cu) \
+EMU_TESTS := $(or $(TESTS),test_linalg_products test_linalg_scatter test_linalg_lowrank test_linalg_graded test_linalg_sweeps test_linalg_sketch test_linalg_filter test_linalg_gemm_sums test_linalg_toeplitz test_linalg_kept test_linalg_split test_linalg_split_products test_hier_gemm_sums test_backend_psf test_backend_phase)
+emu_cu := $(wildcard src/gpu/lowrank/*.cu) $(addprefix src/gpu/batch/batch_,gemm.cu scatter.cu gather.cu) $(wildcard src/gpu/matcov/*.cu src/gpu/psf/*.cu) \
     $(wildcard src/gpu/hier/toeplitz*.cu) src/gpu/hier/gemm_sums.cu src/gpu/hier/fused_levels.cu src/gpu/dense/filter.cu src/gpu/dense/split.cu src/gpu/dense/split_pack.cu src/gpu/dense/split_products.cu
 emu_text := $(patsubst src/%,$(EMU_B)/%,$(emu_cu) $(wildcard src/gpu/*/*.cuh))
 emu_obj := $(patsubst src/%,$(EMU_B)/%.o,$(emu_cu)) $(patsubst %,$(EMU_B)/%.o,emulator plugin)
 # CUDA's attributes and pragmas mean nothing here, so warnings about them do not either
-EMU_CXXFLAGS = -std=c++17 -O2 -g -fPIC -fvisibility=hidden -MMD -MP -DMOAO_PUBLIC= -Itests/emulator -I$(EMU_B) -Isrc -Isrc/linalg/include $(addprefix -I,$(wildcard src/gpu/*/.))
+EMU_CXXFLAGS = -std=c++17 -O2 -g -fPIC -fvisibility=hidden -MMD -MP -DMOAO_PUBLIC= -Itests/emulator -I$(EMU_B) -Isrc -Isrc/linalg/include $(addprefix -I,$(wildcard src/gpu/*/.)) $(FFTW_CFLAGS)
 
 .PHONY: emulate-gpu
 emulate-gpu: $(EMU_B)/libmoao_gpu.so $(EMU_B)/libcuda.so.1 $(EMU_TESTS:%=$(B)/tests/unit/%)
@@ -27,7 +27,7 @@ $(EMU_B)/%.o: tests/emulator/%.cpp
 	$(Q)$(EMU_CXX) $(EMU_CXXFLAGS) -Wall -Wextra -Wno-missing-field-initializers -c $< -o $@
 $(EMU_B)/libmoao_gpu.so: $(emu_obj)
 	$(call say,EMU,$@)
-	$(Q)$(EMU_CXX) -shared -o $@ $^ -lm
+	$(Q)$(EMU_CXX) -shared -o $@ $^ $(FFTW_LIBS) -lm
 # The program looks for a driver before it loads a plugin: an empty library stands for it.
 $(EMU_B)/libcuda.so.1:
 	@mkdir -p $(@D)

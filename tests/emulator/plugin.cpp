@@ -12,6 +12,7 @@
 #include "gpu/hier/toeplitz_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include "gpu/matcov/matcov_gpu.h"
+#include "gpu/psf/psf_gpu.h"
 #include <cstdarg>
 #include <cstdio>
 
@@ -101,7 +102,7 @@ template <> const backend *cpu_table<backend>() {
     return &backend_cpu;
 }
 template <> const backend_fp16 *cpu_table<backend_fp16>() {
-    return backend_cpu.half;
+    return backend_cpu.fp16;
 }
 template <auto M> struct of_cpu;
 template <class Table, class... A, status (*Table::*M)(backend_ctx *, A...)> struct of_cpu<M> {
@@ -109,33 +110,47 @@ template <class Table, class... A, status (*Table::*M)(backend_ctx *, A...)> str
         return (cpu_table<Table>()->*M)(NULL, a...);
     }
 };
-static const backend_fp16 half = {.size = sizeof(backend_fp16),
+static const backend_fp16 fp16 = {.size = sizeof(backend_fp16),
                                   .max_abs = of_cpu<&backend_fp16::max_abs>::call,
                                   .cast_to_fp16 = of_cpu<&backend_fp16::cast_to_fp16>::call,
                                   .gemm = of_cpu<&backend_fp16::gemm>::call,
                                   .cast_to_double = of_cpu<&backend_fp16::cast_to_double>::call,
                                   .cast_to_single = of_cpu<&backend_fp16::cast_to_single>::call};
-/* Of formats the sums are the emulator's, what makes a matrix is the CPU's. */
-static status entries(backend_ctx *ctx, backend_type t, formats_kernel kernel, double length,
-                      int dim, const double *x, const double *y, const formats_blocks *blocks) {
-    return backend_cpu.formats->entries(ctx, t, kernel, length, dim, x, y, blocks);
+/* Of hierarchical matrices the sums are the emulator's, what makes a matrix is the CPU's. */
+static status entries(backend_ctx *ctx, backend_type t, hier_kernel kernel, double length,
+                      int dim, const double *x, const double *y, const hier_blocks *blocks) {
+    return backend_cpu.hier->entries(ctx, t, kernel, length, dim, x, y, blocks);
 }
 static status id(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
                  batch_mat a, double tol, int round, int64_t most, int *order, batch_mat u,
                  int64_t *rank, int *info) {
-    return backend_cpu.formats->id(ctx, t, count, m, n, a, tol, round, most, order, u, rank, info);
+    return backend_cpu.hier->id(ctx, t, count, m, n, a, tol, round, most, order, u, rank, info);
 }
 static status chebyshev(backend_ctx *ctx, backend_type t, int dim, int order, int64_t count,
                         batch_dim m, const double *const *points, const double *box, batch_mat u) {
-    return backend_cpu.formats->chebyshev(ctx, t, dim, order, count, m, points, box, u);
+    return backend_cpu.hier->chebyshev(ctx, t, dim, order, count, m, points, box, u);
 }
-static const backend_hier formats = {.size = sizeof(backend_hier),
+static const backend_hier hier = {.size = sizeof(backend_hier),
                                         .sums = gpu_hier_gemm_sums,
                                         .chain = gpu_hier_fused,
                                         .id = id,
                                         .entries = entries,
                                         .chebyshev = chebyshev};
 static const backend_sparse sparse = {.size = sizeof(backend_sparse), .filter = gpu_filter};
+
+/* Memory of the device is the host's. */
+static status take(backend_ctx *, size_t bytes, void **p) {
+    return cudaMalloc(p, bytes) == cudaSuccess ? MOAO_OK : MOAO_MEMORY;
+}
+static void give_back(backend_ctx *, void *p) {
+    cudaFree(p);
+}
+static status copy(backend_ctx *, void *dst, int64_t ldd, const void *src, int64_t lds,
+                   int64_t rows, int64_t cols) {
+    cudaMemcpy2DAsync(dst, (size_t)ldd, src, (size_t)lds, (size_t)rows, (size_t)cols,
+                      cudaMemcpyHostToDevice, NULL);
+    return MOAO_OK;
+}
 
 const backend emulated = {
     .name = "gpu",
@@ -150,11 +165,11 @@ const backend emulated = {
     .sync = backend_cpu.sync,
     .wait_for = backend_cpu.wait_for,
     .open_low_priority = backend_cpu.open_low_priority,
-    .alloc = backend_cpu.alloc,
-    .release = backend_cpu.release,
+    .alloc = take,
+    .release = give_back,
     .alloc_host = backend_cpu.alloc_host,
     .release_host = backend_cpu.release_host,
-    .copy = backend_cpu.copy,
+    .copy = copy,
     .workspace = backend_cpu.workspace,
     .mirror = of_cpu<&backend::mirror>::call,
     .gather = of_cpu<&backend::gather>::call,
@@ -165,13 +180,14 @@ const backend emulated = {
     .host_workspace = backend_cpu.host_workspace,
     .multi_workspace = backend_cpu.multi_workspace,
     .batch = &batch,
-    .fp16 = &half,
+    .fp16 = &fp16,
     .lowrank = &backend_lowrank_gpu,
     .sparse = &sparse,
     .toeplitz = &backend_toeplitz_gpu,
     .split = &backend_split_gpu,
-    .hier = &formats,
+    .hier = &hier,
     .matcov = &backend_matcov_gpu,
+    .psf = &backend_psf_gpu,
 };
 
 /* Instructions of one chip. */

@@ -8,6 +8,7 @@ import sys
 
 ASSEMBLY = re.compile(r'\basm(?: volatile)?\((?:[^;"]|"[^"]*")*\);')
 SHARED = re.compile(r"extern __shared__ __align__\(16\) ((?:unsigned )?char) (\w+)\[\];")
+PLAIN = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 LAUNCH = re.compile(r"(\w+(?:<[^;]*?>)?)<<<([^;]*?)>>>\(([^;]*?)\);")
 # Orders and hints: one thread runs at a time and copies arrive at once, so there is nothing to do.
 NOTHING = ("cp.async.commit_group", "cp.async.wait_group", "griddepcontrol", "prefetch.global")
@@ -57,7 +58,9 @@ def call(match):
 def translate(text):
     text = ASSEMBLY.sub(call, text)
     text = LAUNCH.sub(r"emulator::launch([&] { \1(\3); }, \2);", text)
-    return SHARED.sub(r"\1 *const \2 = (\1 *)::emulator::shared_memory;", text)
+    for pattern in (SHARED, PLAIN):
+        text = pattern.sub(r"\1 *const \2 = (\1 *)::emulator::shared_memory;", text)
+    return text
 
 
 def main():

@@ -213,7 +213,7 @@ static void test_compute(void **state) {
             result r = result_new(&f),
                    want = expected(&f, sum, with_common ? common : NULL, with_fit ? f.fit : NULL);
             OK(ops->load(f.b, with_fit ? &f.fitted : NULL));
-            OK(ops->compute(f.b, j % PSF_SLOTS, f.sum, with_common ? f.common : NULL));
+            OK(ops->compute(f.b, j % PSF_SLOTS, f.sum, with_common ? f.common : NULL, NULL));
             OK(ops->collect(f.b, j % PSF_SLOTS, r.scalars, r.images));
             expect_equal(&f, &r, &want);
             wide += isnan(want.scalars[1]);
@@ -246,7 +246,7 @@ static void test_slots(void **state) {
         c[i] = commands(&f, 1e-7 * (1 + i), 3);
         free(averaged(&f, c[i], true, f.sum));
         alone[i] = result_new(&f);
-        OK(ops->compute(f.b, 1, f.sum, NULL));
+        OK(ops->compute(f.b, 1, f.sum, NULL, NULL));
         OK(ops->collect(f.b, 1, alone[i].scalars, alone[i].images));
     }
     for (int i = 0; i <= COUNT; i++) {
@@ -256,7 +256,7 @@ static void test_slots(void **state) {
             OK(ops->average(f.b, f.y, (int64_t)f.ld, true, f.sum));
             OK(ops->load(f.b, &other_model));
             OK(ops->load(f.b, &f.fitted));
-            OK(ops->compute(f.b, i % PSF_SLOTS, f.sum, NULL));
+            OK(ops->compute(f.b, i % PSF_SLOTS, f.sum, NULL, NULL));
         }
         if (i == 0)
             continue;
@@ -279,7 +279,7 @@ static void test_slots(void **state) {
 }
 
 static status one_psf(const fixture *f, int slot, result *r) {
-    status st = ops->compute(f->b, slot, f->sum, NULL);
+    status st = ops->compute(f->b, slot, f->sum, NULL, NULL);
     return st != MOAO_OK ? st : ops->collect(f->b, slot, r->scalars, r->images);
 }
 
@@ -324,8 +324,8 @@ static void test_arguments(void **state) {
     setup(&f, &kinds[1]);
     double *scalars = case_doubles(f.ns);
     assert_int_equal(ops->average(f.b, f.y, (int64_t)f.v - 1, true, f.sum), MOAO_INPUT);
-    assert_int_equal(ops->compute(f.b, PSF_SLOTS, f.sum, NULL), MOAO_INPUT);
-    assert_int_equal(ops->compute(f.b, -1, f.sum, NULL), MOAO_INPUT);
+    assert_int_equal(ops->compute(f.b, PSF_SLOTS, f.sum, NULL, NULL), MOAO_INPUT);
+    assert_int_equal(ops->compute(f.b, -1, f.sum, NULL, NULL), MOAO_INPUT);
     assert_int_equal(ops->collect(f.b, PSF_SLOTS, scalars, NULL), MOAO_INPUT);
     status_clear();
     ops->close(NULL);

@@ -253,7 +253,7 @@ static void test_sums_over_pairs(void **state) {
                 memcpy(slice + b * (na + 2), c + a0 + b * v, na * sizeof *slice);
             for (size_t i = 0; i < np; i++)
                 memcpy(part + i * (na + 1), ct + a0 + i * v, na * sizeof *part);
-            case_ok(psf_accumulate_phase(p, a0, na, slice, na + 2, part, na + 1, sum));
+            case_ok(psf_accumulate_phase(p, a0, na, slice, na + 2, part, na + 1, sum, NULL));
             free(slice);
             free(part);
         }

@@ -2,6 +2,7 @@
 #ifndef MOAO_GPU_HIER_SUMS_ARGS_CUH
 #define MOAO_GPU_HIER_SUMS_ARGS_CUH
 #include "moao/backend_hier.h"
+#include <cuda_runtime.h>
 
 namespace {
 struct Operands {

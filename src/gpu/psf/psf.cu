@@ -58,6 +58,9 @@ static void set_sizes(gpu_psf *d, const psf_model *m) {
     d->taps = m->lattice > 0 ? m->taps : 0;
     d->wide = m->nsep + d->taps;
     d->if_reach = m->if_reach;
+    d->nsample = m->nsample;
+    d->rings = m->rings;
+    d->always = m->always;
     d->k = m->k;
     d->N = m->N;
     d->P = m->P;
@@ -114,6 +117,14 @@ static void lay_out_points(gpu_psf *d, const psf_model *m, gpu_arena *r, bool ta
         d->g = gpu_take(r, PSF_ROWS * s * v, none);
         d->z = gpu_take(r, PSF_ROWS * s * np, none);
         d->totals = gpu_take(r, 2, none);
+        const size_t any = d->nsample > 0, sep = any * d->nsep * d->nsep, nl = d->nlambda;
+        d->to = gpu_take(r, (size_t)d->nsample * np, (float **)NULL);
+        d->pair_mean = gpu_take(r, sep, none);
+        d->excess = gpu_take(r, nl * sep, none);
+        d->log_c = gpu_take(r, nl * sep, none);
+        d->ring = gpu_take(r, any * 2 * nl * d->rings, none);
+        d->far = gpu_take(r, any * nl, none);
+        d->gain = gpu_take(r, any * nl * d->P * (2 * d->P - 1), none);
         return;
     }
     d->point_row = table(r, s > 0 ? s + 1 : 0, m->point_row, (int **)NULL);
@@ -127,6 +138,12 @@ static void lay_out_points(gpu_psf *d, const psf_model *m, gpu_arena *r, bool ta
     }
     d->tap_y = table(r, P > 0 ? 2 * P - 1 : 0, m->tap_y, (int **)NULL);
     d->tap_wy = table(r, P > 0 ? (2 * P - 1) * d->taps : 0, m->tap_wy, (double **)NULL);
+    const size_t any = d->nsample > 0, sep = any * d->nsep * d->nsep;
+    d->sample = table(r, d->nsample, m->sample, (int **)NULL);
+    d->sample_of = table(r, any * np, m->sample_of, (int **)NULL);
+    d->sample_row = table(r, any * (s + 1), m->sample_row, (int **)NULL);
+    d->ring_of = table(r, sep, m->ring_of, (int **)NULL);
+    d->sampled = table(r, sep, m->sampled, (double **)NULL);
     if (r->host && d->lattice > 0)
         fill_points(m, point);
 }
@@ -321,7 +338,7 @@ static status open_imager(backend_ctx *ctx, const psf_model *m, backend_imager *
     backend_imager *b = (backend_imager *)calloc(1, sizeof *b);
     if (!b)
         return status_fail(MOAO_MEMORY, "no memory for PSFs");
-    b->head = backend_imager_head{&backend_psf_gpu, m->nact, m->lattice > 0};
+    b->head = backend_imager_head{&backend_psf_gpu, m->nact, m->lattice > 0, m->nsample > 0};
     b->ctx = ctx;
     status st = fill_imager(b, m);
     if (st != MOAO_OK)
@@ -352,17 +369,19 @@ static status average(backend_imager *b, const double *y, int64_t ldy, bool both
 }
 
 static status pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct, int64_t ldct,
-                    double *sum) {
+                    double *sum, float *pairwise) {
     gpu_device_guard guard(b->ctx->device);
-    GPU_TRY(gpu_psf_pairs(b->ctx->main.stream, &b->d, b->point_row, y, ldy, ct, ldct, sum));
+    GPU_TRY(
+        gpu_psf_pairs(b->ctx->main.stream, &b->d, b->point_row, y, ldy, ct, ldct, sum, pairwise));
     return MOAO_OK;
 }
 
-static status compute(backend_imager *b, int number, const double *sum, const double *common) {
+static status compute(backend_imager *b, int number, const double *sum, const double *common,
+                      const float *pairwise) {
     gpu_device_guard guard(b->ctx->device);
     cudaStream_t stream = b->ctx->main.stream;
     const slot *s = &b->slots[number];
-    GPU_TRY(gpu_psf_otf(stream, &b->d, sum, common));
+    GPU_TRY(gpu_psf_otf(stream, &b->d, sum, common, pairwise));
     GPU_TRY(transform(b));
     GPU_TRY(gpu_psf_finish(stream, &b->d));
     CUDA_TRY(cudaMemcpyAsync(s->scalars, b->d.scalars, scalar_count(&b->d) * sizeof(double),

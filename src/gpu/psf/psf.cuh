@@ -5,6 +5,7 @@
 
 #include "backend/backend_psf.h"
 #include "gpu/core/error.cuh"
+#include "psf/psf_formula.h"
 #include <cuda_runtime.h>
 #include <cufft.h>
 
@@ -35,7 +36,19 @@ struct gpu_psf {
     const double *tap_wx[2], *tap_wy;
     /* of PSF_ROWS rows of the lattice: [.][side][nact], [. lattice][nact], [. lattice][np] */
     double *lines, *g, *z;
-    double *totals; /* sum of all sums; mean of those of far separations */
+    /* of the mean of exp(-D/2), where nsample > 0: psf_model's, and work */
+    int nsample, rings;
+    bool always;
+    const int *sample, *sample_of, *sample_row, *ring_of;
+    const double *sampled;
+    float *to;         /* [np][nsample] 2 [Z(x, x) - Z(x', x)], x' sampled */
+    double *pair_mean; /* [nsep][nsep] mean of S */
+    double *excess;    /* [nlambda][nsep][nsep] sum over pairs of exp(-z/2) - 1 + z/2 */
+    double *log_c;     /* [nlambda][nsep][nsep] */
+    double *ring;      /* [nlambda][rings][2] the same sums, and pairs, by length */
+    double *far;       /* [nlambda] mean of log_c of far separations */
+    double *gain;      /* [nlambda][P][2 P - 1] log_c on the grid; NULL: of the mean of D */
+    double *totals;    /* sum of all sums; mean of those of far separations */
     /* of the profile */
     bool fitted;
     double variance; /* of the fitting error */
@@ -52,6 +65,12 @@ struct gpu_psf {
     double *scalars;           /* [nlambda][3 + nbox] */
     float *images;             /* [nlambda][crop][crop] */
 };
+
+/* Whether a wavelength's images are of the mean of exp(-D/2). */
+static __device__ inline bool averaged(const gpu_psf &d, int l) {
+    const double fit = d.fitted ? d.variance * d.wave[l].fit : 0;
+    return psf_average_needed(d.always, d.cov[d.P - 1] * d.wave[l].phase + fit);
+}
 
 /* Sum over the block, in thread 0. */
 static __device__ inline double block_sum(double x) {
@@ -73,13 +92,21 @@ status gpu_psf_average(cudaStream_t stream, const gpu_psf *d, const double *y, i
                        bool both, double *sum);
 /* Sums over pairs of points (psf_phase.cu). */
 status gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row, const double *y,
-                     int64_t ldy, const double *ct, int64_t ldct, double *sum);
+                     int64_t ldy, const double *ct, int64_t ldct, double *sum, float *pairwise);
 /* From the sums to d->cov in this mode. */
 status gpu_psf_phase(cudaStream_t stream, const gpu_psf *d, const double *sum,
                      const double *common);
+/* Then d->gain from single pairs (psf_pairwise.cu). */
+status gpu_psf_join(cudaStream_t stream, const gpu_psf *d, float *pairwise);
+status gpu_psf_excess(cudaStream_t stream, const gpu_psf *d, const double *sum,
+                      const float *pairwise);
+/* Of psf_phase.cu: a function of the lattice's separations in d->mean, along both axes; to `out`,
+ * [P][2 P - 1]. */
+status gpu_psf_to_grid(cudaStream_t stream, const gpu_psf *d, int l, double *out);
 /* From the sums to the OTFs (zero beyond the support), their even and odd parts, and the scalars
  * but for the FWHM; common may be NULL. */
-status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, const double *common);
+status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, const double *common,
+                   const float *pairwise);
 /* From the images to the FWHM, and the parts of the images that are kept. */
 status gpu_psf_finish(cudaStream_t stream, const gpu_psf *d);
 /* Shared memory of a block of the search for the FWHM. */

@@ -126,6 +126,7 @@ __global__ void make_otf(gpu_psf d) {
     const double *cov = d.cov + (int64_t)u * (2 * d.P - 1) + d.P - 1;
     const double *tel = d.tel + (int64_t)u * d.P, *fit = d.fit + (int64_t)u * d.P;
     const double c0 = d.cov[d.P - 1], q = d.wave[l].phase, f = 0.5 * d.wave[l].fit;
+    const double *gain = d.gain ? d.gain + plane * (2 * d.P - 1) + d.P - 1 : NULL;
     for (int v = threadIdx.x; v < d.N; v += blockDim.x) {
         if (v > vmax && v < d.N - vmax)
             row[v] = 0;
@@ -134,9 +135,9 @@ __global__ void make_otf(gpu_psf d) {
         double plus = 0, minus = 0;
         if (v <= vmax) {
             const double t = tel[v] * (d.fitted ? exp(-f * fit[v]) : 1.0);
-            row[v] = plus = t * exp(-q * (c0 - cov[v]));
+            row[v] = plus = t * exp(-q * (c0 - cov[v]) + (gain ? gain[v] : 0));
             if (v > 0)
-                row[d.N - v] = minus = t * exp(-q * (c0 - cov[-v]));
+                row[d.N - v] = minus = t * exp(-q * (c0 - cov[-v]) + (gain ? gain[-v] : 0));
         }
         even[v] = plus + minus;
         odd[v] = v > 0 ? plus - minus : 0;
@@ -178,8 +179,10 @@ __global__ void quality(gpu_psf d) {
     }
 }
 
-status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, const double *common) {
+status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, const double *common,
+                   const float *pairwise) {
     const int all = d->nsep * d->nsep;
+    gpu_psf of = *d;
     if (d->lattice > 0) {
         GPU_TRY(gpu_psf_phase(stream, d, sum, common));
     } else {
@@ -187,7 +190,11 @@ status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, con
         along_x<<<d->P, threads_for(d->nsep), 0, stream>>>(*d);
         along_y<<<d->P, threads_for(2 * d->P - 1), 0, stream>>>(*d);
     }
-    make_otf<<<dim3(d->P, d->nlambda), threads_for(d->P), 0, stream>>>(*d);
+    if (pairwise)
+        GPU_TRY(gpu_psf_excess(stream, d, sum, pairwise));
+    else
+        of.gain = NULL;
+    make_otf<<<dim3(d->P, d->nlambda), threads_for(d->P), 0, stream>>>(of);
     quality_rows<<<dim3(d->P, d->nlambda), THREADS, 0, stream>>>(*d);
     quality<<<dim3(1 + d->nbox, d->nlambda), THREADS, 0, stream>>>(*d);
     LAUNCHED();

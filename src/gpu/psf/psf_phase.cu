@@ -109,8 +109,23 @@ static __global__ void add_pairs(gpu_psf d, int j0, int j1, double *sum) {
     }
 }
 
+/* Single pairs of the points first + i: those from a sampled point into pairwise, those to one into
+ * d.to. Grid: points x', i. */
+static __global__ void keep_pairs(gpu_psf d, int first, float *pairwise) {
+    const int b = blockIdx.x * blockDim.x + threadIdx.x, a = first + (int)blockIdx.y;
+    const double *z = d.z + (int64_t)blockIdx.y * d.np;
+    if (b >= d.np)
+        return;
+    const float q = (float)(2 * (z[a] - z[b]));
+    const int64_t from = d.sample_of[a], to = d.sample_of[b];
+    if (from >= 0)
+        pairwise[from * d.np + b] = q;
+    if (to >= 0)
+        d.to[(int64_t)a * d.nsample + to] = q;
+}
+
 status gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row, const double *y,
-                     int64_t ldy, const double *ct, int64_t ldct, double *sum) {
+                     int64_t ldy, const double *ct, int64_t ldct, double *sum, float *pairwise) {
     const int blocks = (d->nact + THREADS - 1) / THREADS,
               across = (d->nsep + THREADS - 1) / THREADS;
     const int shared = (d->side + SPREAD_WARPS) * d->side * (int)sizeof(double);
@@ -125,8 +140,13 @@ status gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row
         along_rows<<<dim3(blocks, np), THREADS, 0, stream>>>(*d, j, point_row[j], ct, ldct);
         spread<<<np, 32 * SPREAD_WARPS, shared, stream>>>(*d);
         add_pairs<<<dim3(across, 2 * d->lattice + 1), THREADS, 0, stream>>>(*d, j, end, sum);
+        if (pairwise)
+            keep_pairs<<<dim3(gpu_ceil(d->np, THREADS), np), THREADS, 0, stream>>>(*d, point_row[j],
+                                                                                   pairwise);
         LAUNCHED();
     }
+    if (pairwise)
+        GPU_TRY(gpu_psf_join(stream, d, pairwise));
     return MOAO_OK;
 }
 
@@ -185,7 +205,8 @@ static __global__ void lattice_x(gpu_psf d) {
     }
 }
 
-static __global__ void lattice_y(gpu_psf d) {
+/* c0 - half of it, or with `out` itself, where the wavelength is averaged, else 0. */
+static __global__ void lattice_y(gpu_psf d, int l, double *out) {
     const int u = blockIdx.x, vmax = d.vmax[u];
     for (int v = (int)threadIdx.x - vmax; v <= vmax; v += blockDim.x) {
         const double *w = d.tap_wy + (v + d.P - 1) * d.taps;
@@ -193,8 +214,19 @@ static __global__ void lattice_y(gpu_psf d) {
         double sum = 0;
         for (int j = 0; j < d.taps; j++)
             sum += w[j] * f[j];
-        d.cov[(int64_t)u * (2 * d.P - 1) + v + d.P - 1] = d.totals[0] - 0.5 * sum;
+        const int64_t at = (int64_t)u * (2 * d.P - 1) + v + d.P - 1;
+        if (out)
+            out[at] = averaged(d, l) ? sum : 0;
+        else
+            d.cov[at] = d.totals[0] - 0.5 * sum;
     }
+}
+
+status gpu_psf_to_grid(cudaStream_t stream, const gpu_psf *d, int l, double *out) {
+    lattice_x<<<d->P, 256, 0, stream>>>(*d);
+    lattice_y<<<d->P, 256, 0, stream>>>(*d, l, out);
+    LAUNCHED();
+    return MOAO_OK;
 }
 
 status gpu_psf_phase(cudaStream_t stream, const gpu_psf *d, const double *sum,
@@ -202,8 +234,5 @@ status gpu_psf_phase(cudaStream_t stream, const gpu_psf *d, const double *sum,
     find_totals<<<1, 1024, 0, stream>>>(*d, sum, common);
     lattice_mean<<<(d->wide * d->wide + THREADS - 1) / THREADS, THREADS, 0, stream>>>(*d, sum,
                                                                                       common);
-    lattice_x<<<d->P, 256, 0, stream>>>(*d);
-    lattice_y<<<d->P, 256, 0, stream>>>(*d);
-    LAUNCHED();
-    return MOAO_OK;
+    return gpu_psf_to_grid(stream, d, 0, NULL);
 }
