@@ -46,6 +46,19 @@ def commands(page):
     return found
 
 
+def sentences(text):
+    """Sentences of a page: of its paragraphs, entries of lists and cells of tables; a formula or word of code is one word."""
+    text = re.sub(r"^```.*?^```|^ {4}\S.*?$|^#+ .*?$|^\|[ :|-]+\|$|^!\[.*?$", "", text, flags=re.S | re.M)
+    blocks = []
+    for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?=\|)", text):
+        blocks += block.replace("\n", "|").split("|") if block.lstrip().startswith("|") else [block]
+    found = []
+    for block in blocks:
+        block = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`|\$[^$]*\$", "Code", block))
+        found += re.split(r"(?<=[.?!])[)*\"]* (?=[A-Z\"*(\[])", re.sub(r"\s+", " ", block).strip())
+    return [s for s in found if s]
+
+
 def anchor(title):
     """The anchor that a renderer makes of a heading."""
     title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title.replace("`", ""))
@@ -115,6 +128,26 @@ class Links(unittest.TestCase):
         words = {p: len(read(p).split()) for p in PAGES if p.startswith("docs/")}
         gpu = sum(n for p, n in words.items() if "performance" in p or "gpu" in p)
         self.assertLess(gpu, 0.25 * sum(words.values()), words)
+
+
+class Sentences(unittest.TestCase):
+    # sentences over 40 words that pages still have: the list only shrinks
+    LONG = {"CHANGELOG.md": 20, "docs/developing.md": 10, "docs/model.md": 32, "docs/parameters.md": 7, "docs/validation.md": 10}
+
+    def test_length(self):
+        """No sentence has more than 40 words."""
+        for page in PAGES:
+            if page.startswith("bench/"):
+                continue
+            long = [s for s in sentences(read(page)) if len(s.split()) > 40]
+            allowed = self.LONG.get(page, 0)
+            self.assertLessEqual(len(long), allowed, "%s: over 40 words (write two sentences):\n%s" % (page, "\n".join(long)))
+
+    def test_sentences(self):
+        """Sentences are found in paragraphs, lists and cells, without code and headings."""
+        text = ("# A title. With two.\n\nOne is\nhere (`a. B`). Two\n\n- three. Four\n- five\n\n| six. Seven | eight |\n| --- | --- |\n\n"
+                "```\nNot this.\n```\n")
+        self.assertEqual(sentences(text), ["One is here (Code).", "Two", "- three.", "Four", "- five", "six.", "Seven", "eight"])
 
 
 def expand(name):
