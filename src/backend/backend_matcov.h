@@ -24,6 +24,26 @@
 extern "C" {
 #endif
 
+enum { MATCOV_SETS = 3 };
+
+/* Subapertures whose mean gradients are not those of whole squares, as the pupil's edge or its
+ * obscuration cuts them: a slope is a sum of weights times the phase at nodes on the outline of the
+ * lit part. Of the sets of nodes the second has one more than the first on each piece, and the
+ * third has few, for what is apart. Near other subapertures these replace the tables, whose squares
+ * lie at the lit parts' centroids; `always`: at every separation. n = 0: there are none. */
+typedef struct {
+    int n;
+    bool always;
+    const int *number; /* [nsub] of a subaperture among those n, or -1 */
+    const int *sub;    /* [n] */
+    /* [n][6] for each principal axis of the second moments, less those of the whole subaperture: a
+     * vector along it as long as that [m], and half the moment over the square of this length */
+    const double *moments;
+    const int *first[MATCOV_SETS];                 /* [n + 1] first node, by set */
+    const double *x[MATCOV_SETS], *y[MATCOV_SETS]; /* registered place of a node in the pupil [m] */
+    const double *w[MATCOV_SETS][2]; /* its weight, by set and axis of the slope [1/m] */
+} matcov_outline;
+
 /* A sensor: slope k of an axis is the phase difference between the edge points plus[k] and
  * minus[k], which both increase with k. */
 typedef struct {
@@ -38,7 +58,8 @@ typedef struct {
     const double *x[2], *y[2];     /* [nedge] registered position in the pupil plane [m] */
     bool gradient;                 /* slopes are mean gradients */
     const double *centre[2];       /* [nsub] registered centres, where `gradient` [m] */
-    int phase_class;               /* of its slopes with the phase at a point, where `gradient` */
+    matcov_outline outline;
+    int phase_class; /* of its slopes with the phase at a point, where `gradient` */
 } matcov_sensor;
 
 /* Tables of the covariance of two mean gradients on a layer, which depend on the outer scale and on
@@ -173,6 +194,11 @@ typedef struct backend_matcov {
 
     /* Of two sensors, under the profile loaded, and until the next one is. */
     status (*values)(backend_cov *c, int a, int b, matcov_values *v);
+
+    /* What the n outlined subapertures of sensor a change of such entries with sensor b, under the
+     * profile loaded: e is 2 n x 2 nsub of b, rows their x slopes, then their y slopes, types D and
+     * S; entries with an outlined subaperture of b are halved, as those of (b, a) have them too. */
+    status (*outlined)(backend_cov *c, backend_type t, int a, int b, void *e, int64_t lde);
 
     /* A target: the truth sensor in direction dir [rad]; shifted: moved by -V tau
      * (matcov_target_init). fill_ctm: block of Ctm, truth-sensor slopes i0:i0+ni with measurements

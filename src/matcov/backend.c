@@ -141,6 +141,34 @@ static status cpu_values(backend_cov *c, int a, int b, matcov_values *v) {
     return MOAO_OK;
 }
 
+/* The table of a pair is of sensors that have the same footprints as the pair, perhaps not of
+ * these. */
+static status cpu_outlined(backend_cov *c, backend_type t, int a, int b, void *e, int64_t lde) {
+    const matcov *mc = c->mc;
+    if (a < 0 || b < 0 || a >= mc->nsensor || b >= mc->nsensor)
+        return status_fail(MOAO_INPUT, "outlined: there is no such sensor");
+    const int link = a * mc->nsensor + b, table = mc->pairs.links[link].table;
+    const footprint *fa = &mc->feet[a], *fb = &mc->feet[b];
+    const int64_t n = 2 * fa->outline.n, m = 2 * fb->nsub;
+    double *v = NULL;
+    status st;
+    if (table < 0 || !fa->gradient)
+        return status_fail(MOAO_INPUT, "outlined: the two sensors are on no lattice");
+    const bool reversed = mc->pairs.links[link].reversed;
+    like own = mc->pairs.tables[table];
+    own.first = reversed ? fb : fa, own.second = reversed ? fa : fb;
+    if (t == BACKEND_D)
+        return outline_of_lattice(&mc->means, &mc->lay, &own, reversed, e, (size_t)lde);
+    TRY(ALLOC(v, (size_t)(n * m), "entries of outlines"));
+    TRY(outline_of_lattice(&mc->means, &mc->lay, &own, reversed, v, (size_t)n));
+    for (int64_t j = 0; j < m; j++)
+        for (int64_t i = 0; i < n; i++)
+            ((float *)e)[i + j * lde] = (float)v[i + j * n];
+done:
+    free(v);
+    return st;
+}
+
 static status cpu_open_target(backend_cov *c, backend_cov_target **t) {
     status st = ALLOC(*t, 1, "target");
     if (st == MOAO_OK) {
@@ -266,6 +294,7 @@ static const backend_matcov cpu = {
     .fill_cmm = cpu_fill_cmm,
     .fill_ctt = cpu_fill_ctt,
     .values = cpu_values,
+    .outlined = cpu_outlined,
     .open_target = cpu_open_target,
     .close_target = cpu_close_target,
     .aim = cpu_set_direction,

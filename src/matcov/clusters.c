@@ -150,6 +150,7 @@ status matcov_fill_clusters(const matcov *mc, const matcov_cluster *row, const m
                             double *a) {
     const footprint *r = &mc->feet[row->sensor], *c = &mc->feet[col->sensor];
     const size_t m = (size_t)row->n, n = (size_t)col->n;
+    double *work = NULL;
     like t;
     status st;
     for (int k = 0; k < 4 && !(r->gradient && c->gradient); k++) {
@@ -159,12 +160,25 @@ status matcov_fill_clusters(const matcov *mc, const matcov_cluster *row, const m
         if (st != MOAO_OK || k == 3)
             return st;
     }
-    TRY(like_lattice(r, c, &t) ? fill_like(mc, &t, row, col, a) : fill_other(mc, row, col, a));
+    const bool lattice = like_lattice(r, c, &t);
+    TRY(lattice ? fill_like(mc, &t, row, col, a) : fill_other(mc, row, col, a));
+    TRY(ALLOC(work, 3 * m, "places of subapertures"));
+
+    double *part[4];
+    gradient_slopes rows = {r, 0, 0, row->n, row->sub}, cols = {c, 0, 0, col->n, col->sub};
+    for (int k = 0; k < 4; k++) {
+        rows.axis = k % 2, cols.axis = k / 2;
+        part[k] = a + (size_t)rows.axis * m + (size_t)cols.axis * n * 2 * m;
+        if (lattice)
+            outline_squares(&mc->means, &mc->lay, &rows, &cols, 0.0, work, part[k], 2 * m);
+    }
+    outline_correct(&mc->means, &mc->lay, &rows, &cols, part, 2 * m);
     for (size_t j = 0; row->sensor == col->sensor && j < n; j++)
         for (size_t i = 0; i < m; i++) {
             a[i + j * 2 * m] += mc->tiptilt[row->sensor];
             a[i + m + (j + n) * 2 * m] += mc->tiptilt[row->sensor];
         }
 done:
+    free(work);
     return st;
 }

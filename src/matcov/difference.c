@@ -99,12 +99,16 @@ done:
     return st;
 }
 
+/* A slope over half of a subaperture has a larger variance than one over all of it. */
+#define PARTLY_LIT 1.25
+
 /* Largest of all sensors, the truth sensor among them. */
 static double slope_variance(const sys *s, const profile *p) {
     const sensor ts = truth_sensor(s, (double[2]){0, 0});
     double most = noise_slope_variance(s, &ts, p);
     for (int w = 0; w < s->nsensor; w++)
-        most = fmax(most, noise_slope_variance(s, &s->sensors[w], p));
+        most = fmax(most, (s->sensors[w].gradient ? PARTLY_LIT : 1) *
+                              noise_slope_variance(s, &s->sensors[w], p));
     return most;
 }
 

@@ -4,6 +4,7 @@
 #include "internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* One slope in the pupil plane: registered centre, and vector from the centre to the + edge. */
 typedef struct {
@@ -17,6 +18,16 @@ static slope slope_of(const sys *s, const sensor *o, int axis, int isub) {
     return (slope){.centre = {c * x - e * y + o->shift[0], e * x + c * y + o->shift[1]},
                    .half = {0.5 * d * (axis == 0 ? c : -e), 0.5 * d * (axis == 0 ? e : c)},
                    .size = o->mag * d};
+}
+
+/* Not the truth sensor, which no pupil cuts. */
+static bool is_sensor(const sys *s, const sensor *o) {
+    return o >= s->sensors && o < s->sensors + s->nsensor;
+}
+
+static bool is_outlined(const sys *s, const sensor *o, int isub) {
+    return is_sensor(s, o) && o->gradient &&
+           (o->nssp <= 2 || sys_lit_share(s, o, isub) < 1.0 - 1e-9);
 }
 
 /* Vector of length `size` along the edges of a slope's subaperture. */
@@ -52,8 +63,78 @@ static double layer_entry(const profile *p, int l, double delay, const sensor *o
     return formula_second_difference(D[0], D[1], D[2], D[3]);
 }
 
+/* Places of a slope's nodes on the outline of its lit part, and their weights along its axis. */
+typedef struct {
+    int n;
+    double x[OUTLINE_NODES(OUTLINE_MOST)], y[OUTLINE_NODES(OUTLINE_MOST)];
+    double w[2][OUTLINE_NODES(OUTLINE_MOST)];
+} nodes;
+
+/* A difference between two points has two nodes for each axis. */
+static void point_nodes(const sys *s, const sensor *o, int isub, nodes *v) {
+    v->n = 4;
+    for (int i = 0; i < 4; i++) {
+        const slope e = slope_of(s, o, i / 2, isub);
+        const double sign = i % 2 == 0 ? 1.0 : -1.0;
+        v->x[i] = e.centre[0] + sign * e.half[0], v->y[i] = e.centre[1] + sign * e.half[1];
+        v->w[i / 2][i] = sign / e.size;
+    }
+}
+
+/* So many nodes on a piece of an outline that a set with one more changes nothing. */
+static nodes *nodes_of(const sys *s, const sensor *o, int isub, int q) {
+    nodes *v = calloc(1, sizeof *v);
+    if (v != NULL && o->gradient)
+        v->n = outline_nodes(s, o, isub, !is_sensor(s, o), q, v->x, v->y, v->w[0], v->w[1]);
+    else if (v != NULL)
+        point_nodes(s, o, isub, v);
+    return v;
+}
+
+/* Sum over two slopes' nodes of a layer's structure function, the first's moved by `at`. */
+static double sum_nodes(const profile *p, int l, const double at[2], double co, const nodes *a,
+                        int oa, double cv, const nodes *b, int va) {
+    double sum = 0.0;
+    for (int i = 0; i < a->n; i++)
+        for (int j = 0; j < b->n; j++)
+            sum -= 0.5 * a->w[oa][i] * b->w[va][j] *
+                   formula_structure(p->strength[l], p->L0[l],
+                                     hypot(at[0] + co * a->x[i] - cv * b->x[j],
+                                           at[1] + co * a->y[i] - cv * b->y[j]));
+    return sum;
+}
+
+/* Two mean gradients, one of them over a lit part: nodes of one set, and of different sets, whose
+ * errors are opposite. */
+static double outline_entry(const sys *s, const profile *p, double delay, const sensor *o, int oa,
+                            int oi, const sensor *v, int va, int vi) {
+    const int few = o->nssp <= 2 || v->nssp <= 2 ? 14 : 6;
+    const int q = o->gradient && v->gradient ? few : 20;
+    nodes *a[2], *b[2];
+    double sum = 0.0;
+    for (int k = 0; k < 2; k++)
+        a[k] = nodes_of(s, o, oi, q + k), b[k] = nodes_of(s, v, vi, q + k);
+    for (int l = 0; l < p->nlayer; l++) {
+        const double co = 1.0 - p->h[l] / o->altitude, cv = 1.0 - p->h[l] / v->altitude;
+        double at[2];
+        if (!(co > 0.0 && cv > 0.0) || p->strength[l] == 0.0)
+            continue;
+        for (int i = 0; i < 2; i++)
+            at[i] = (o->dir[i] - v->dir[i]) * p->h[l] -
+                    (delay != 0.0 && p->wind[i] != NULL ? p->wind[i][l] * delay : 0.0);
+        sum += 2.0 / 7.0 * sum_nodes(p, l, at, co, a[0], oa, cv, b[0], va);
+        sum += 5.0 / 14.0 * sum_nodes(p, l, at, co, a[0], oa, cv, b[1], va);
+        sum += 5.0 / 14.0 * sum_nodes(p, l, at, co, a[1], oa, cv, b[0], va);
+    }
+    for (int k = 0; k < 2; k++)
+        free(a[k]), free(b[k]);
+    return sum * formula_slope_scale(1.0, 1.0);
+}
+
 static double entry(const sys *s, const profile *p, double delay, const sensor *o, int oa, int oi,
                     const sensor *v, int va, int vi) {
+    if (is_outlined(s, o, oi) || is_outlined(s, v, vi))
+        return outline_entry(s, p, delay, o, oa, oi, v, va, vi);
     slope so = slope_of(s, o, oa, oi), sv = slope_of(s, v, va, vi);
     double sum = 0.0;
     for (int l = 0; l < p->nlayer; l++)
@@ -90,25 +171,26 @@ double matcov_direct_cpm(const sys *s, const profile *p, const double dir[2], bo
     int w, axis, isub;
     sys_slope_at(s, j, &w, &axis, &isub);
     const sensor *o = &s->sensors[w];
-    const slope e = slope_of(s, o, axis, isub);
     const double at[2] = {x, y};
+    nodes *e = nodes_of(s, o, isub, 20);
     double sum = 0.0;
     for (int l = 0; l < p->nlayer; l++) {
         const double c = 1.0 - p->h[l] / o->altitude;
-        double minus[2], plus[2];
+        double q[2];
         if (!(c > 0.0) || p->strength[l] == 0.0)
             continue;
         for (int i = 0; i < 2; i++) {
-            double q = at[i] + dir[i] * p->h[l] - c * e.centre[i] - o->dir[i] * p->h[l];
+            q[i] = at[i] + dir[i] * p->h[l] - o->dir[i] * p->h[l];
             if (shifted && p->wind[i] != NULL)
-                q -= p->wind[i][l] * s->delay;
-            minus[i] = q + c * e.half[i];
-            plus[i] = q - c * e.half[i];
+                q[i] -= p->wind[i][l] * s->delay;
         }
-        sum += 0.5 * (formula_structure(p->strength[l], p->L0[l], hypot(minus[0], minus[1])) -
-                      formula_structure(p->strength[l], p->L0[l], hypot(plus[0], plus[1])));
+        for (int i = 0; i < e->n; i++)
+            sum -= 0.5 * e->w[axis][i] *
+                   formula_structure(p->strength[l], p->L0[l],
+                                     hypot(q[0] - c * e->x[i], q[1] - c * e->y[i]));
     }
-    return sum * formula_phase_scale(o->mag * s->diameter / o->nssp);
+    free(e);
+    return sum * formula_phase_scale(1.0);
 }
 
 double matcov_direct_ctt(const sys *s, const profile *p, size_t i, size_t j) {

@@ -217,7 +217,7 @@ static scratch scratch_size(const fill_source *src, const piece *rows, size_t nr
         for (size_t j = 0; j < ncol; j++) {
             const piece *c = &cols[j];
             const like *t = table_of(src, r, c, NULL);
-            if (t != NULL && !t->ground)
+            if (t != NULL && !t->ground && r->f->outline.n == 0 && c->f->outline.n == 0)
                 continue;
             ws.nedge = round_up(n, 8) > ws.nedge ? round_up(n, 8) : ws.nedge;
             size_t depth = (size_t)c->f->nssp + 2;
@@ -247,6 +247,27 @@ static void fill_tile(const fill_source *src, structure_kernel *kernel, const pi
         fill_other(src->lay, kernel, r, c, ws, t == NULL, to, ld);
     if (t != NULL)
         fill_like(t, reversed, r, c, own ? src->constant[r->sensor] : 0.0, to, ld);
+    if (t != NULL && r->f->gradient)
+        outline_squares(src->means, src->lay, &rows, &cols, own ? src->constant[r->sensor] : 0.0,
+                        ws->x, to, ld);
+}
+
+/* What outlines change of all pairs of axes of two pieces of mean gradients. */
+static void add_outlines(const fill_source *src, const piece *r, const piece *c, double *a,
+                         size_t ld) {
+    const gradient_slopes rows = {r->f, r->axis, r->k0, r->k1, NULL},
+                          cols = {c->f, c->axis, c->k0, c->k1, NULL};
+    double *to[4] = {NULL, NULL, NULL, NULL};
+    if (r->with_x || c->with_x || !r->f->gradient || !c->f->gradient)
+        return;
+    to[r->axis + 2 * c->axis] = a + r->at + c->at * ld;
+    if (r->with_y)
+        to[1 + 2 * c->axis] = a + r->y_at + c->at * ld;
+    if (c->with_y)
+        to[r->axis + 2] = a + r->at + c->y_at * ld;
+    if (r->with_y && c->with_y)
+        to[3] = a + r->y_at + c->y_at * ld;
+    outline_correct(src->means, src->lay, &rows, &cols, to, ld);
 }
 
 static status fill_tiles(const fill_source *src, const piece *rows, size_t nrow, const piece *cols,
@@ -276,6 +297,9 @@ static status fill_tiles(const fill_source *src, const piece *rows, size_t nrow,
 #pragma omp for schedule(dynamic)
         for (size_t i = 0; i < nrow * ncol; i++)
             fill_tile(src, kernel, &rows[i % nrow], &cols[i / nrow], &ws, a, ld);
+#pragma omp for schedule(dynamic)
+        for (size_t i = 0; i < nrow * ncol; i++)
+            add_outlines(src, &rows[i % nrow], &cols[i / nrow], a, ld);
     }
 done:
     free(memory);
@@ -298,6 +322,7 @@ status fill_block(const fill_source *src, size_t i0, size_t ni, size_t j0, size_
     TRY(cut(src->rows, src->nrow, i0, ni, ROWS_PER_TILE, &rows, &nrow));
     TRY(cut(src->cols, src->ncol, j0, nj, wide, &cols, &ncol));
     find_twins(rows, nrow);
+    find_twins(cols, ncol);
     TRY(fill_tiles(src, rows, nrow, cols, ncol, threads, a, ld));
 done:
     free(rows);

@@ -123,6 +123,7 @@ void footprint_free(footprint *f) {
         free(f->y[axis]);
         free(f->centre[axis]);
     }
+    outline_free(&f->outline);
     free(f->runs);
     free(f->run_of);
     memset(f, 0, sizeof *f);

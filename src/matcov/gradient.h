@@ -42,14 +42,6 @@ void gradient_fill_radial(const gradient_key *k, const matcov_gradient *t, doubl
 /* Local; takes memory for the time of the call. */
 status gradient_fill_near(const gradient_key *k, const matcov_gradient *t, double *near);
 
-/* Both axes of the rows' sensor, whose rotation is (cos, sin) = rows, with one axis of the
- * columns', the unit vector v in the pupil. (cos, sin) = turn of the sensor whose axes the grids
- * have; the grids' kind for each axis of the rows. */
-typedef struct {
-    double rows[2], v[2], turn[2];
-    int kind[2];
-} gradient_axes;
-
 /* f[e] += coef times the covariance at (x[e] - x0, y[e] - y0) [m] of the rows' x axis, in the units
  * of the scale-free structure function, 0 <= e < n; g[e]: of their y axis. values: where
  * table->radial and table->near count from. gradient_add_phase: of the phase at (x[e], y[e]) with

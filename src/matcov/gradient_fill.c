@@ -6,17 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A pair of sensors as its tables have it: a class and which of the two is its first. */
-typedef struct {
-    const matcov_class *c;
-    bool swapped;
-    int parts[2];   /* of the rows' and of the columns' subapertures */
-    double scale;   /* of an entry, per unit of a layer's coefficient [arcsec^2/rad^2] */
-    double step[2]; /* between parts, in the pupil [m] */
-} relation;
-
-static relation relation_of(const gradients *g, const footprint *a, const footprint *b) {
-    relation r;
+gradient_relation gradients_relation(const gradients *g, const footprint *a, const footprint *b) {
+    gradient_relation r;
     r.c = &g->classes[gradients_class(g, a, b, &r.swapped)];
     r.parts[0] = r.c->parts[r.swapped];
     r.parts[1] = r.c->parts[!r.swapped];
@@ -27,8 +18,8 @@ static relation relation_of(const gradients *g, const footprint *a, const footpr
     return r;
 }
 
-static gradient_axes axes_of(const relation *r, int kinds, const footprint *a, const footprint *b,
-                             int axis_b) {
+gradient_axes gradients_axes_of(const gradient_relation *r, int kinds, const footprint *a,
+                                const footprint *b, int axis_b) {
     const double rot = r->swapped ? b->rot : a->rot;
     gradient_axes x = {.rows = {cos(a->rot), sin(a->rot)}, .turn = {cos(rot), sin(rot)}};
     for (int axis = 0; axis < 2; axis++)
@@ -41,14 +32,14 @@ static gradient_axes axes_of(const relation *r, int kinds, const footprint *a, c
 
 void gradients_axes(const gradients *g, const footprint *a, const footprint *b, int kinds,
                     gradient_axes axes[2]) {
-    const relation r = relation_of(g, a, b);
+    const gradient_relation r = gradients_relation(g, a, b);
     for (int axis = 0; axis < 2; axis++)
-        axes[axis] = axes_of(&r, kinds, a, b, axis);
+        axes[axis] = gradients_axes_of(&r, kinds, a, b, axis);
 }
 
 const matcov_gradient *gradients_table(const gradients *g, int l, const footprint *a,
                                        const footprint *b, double *scale) {
-    const relation r = relation_of(g, a, b);
+    const gradient_relation r = gradients_relation(g, a, b);
     *scale = r.scale;
     return r.c->table[l] >= 0 ? &g->tables[r.c->table[l]] : NULL;
 }
@@ -97,14 +88,14 @@ done:
 }
 
 /* Centre of part i of n x n, of size `step`, of a subaperture, relative to its centre. */
-static void part_at(const footprint *f, double step, int n, int i, double at[2]) {
+void gradients_part_at(const footprint *f, double step, int n, int i, double at[2]) {
     const double x = (i % n - 0.5 * (n - 1)) * step, y = (i / n - 0.5 * (n - 1)) * step;
     at[0] = cos(f->rot) * x - sin(f->rot) * y;
     at[1] = sin(f->rot) * x + cos(f->rot) * y;
 }
 
 /* Position on a layer: c p + offset [m]. False: the layer is at or above the star. */
-static bool on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]) {
+bool footprint_metres(const layers *lay, int l, const footprint *f, double *c, double offset[2]) {
     const double drift[2] = {f->drifts ? lay->drift[0][l] : 0.0,
                              f->drifts ? lay->drift[1][l] : 0.0};
     return formula_on_layer(lay->h[l], 1.0, f->altitude, f->dir, drift, c, offset);
@@ -117,13 +108,13 @@ static size_t numbered(const gradient_slopes *s, int k) {
 
 /* One layer of a tile, the rows' positions on it given. */
 static void add_layer(const gradients *g, const matcov_gradient *t, const gradient_axes *axes,
-                      const relation *r, const gradient_slopes *cols, double cone,
+                      const gradient_relation *r, const gradient_slopes *cols, double cone,
                       const double offset[2], double coef, size_t n, const double *x,
                       const double *y, double *const a[2], const size_t ld[2]) {
     const footprint *f = cols->f;
     for (int part = 0; part < r->parts[1] * r->parts[1]; part++) {
         double at[2];
-        part_at(f, r->step[1], r->parts[1], part, at);
+        gradients_part_at(f, r->step[1], r->parts[1], part, at);
         for (int j = cols->k0; j < cols->k1; j++) {
             const size_t k = numbered(cols, j);
             gradient_add(t, g->values, axes, n, x, y, cone * (f->centre[0][k] + at[0]) + offset[0],
@@ -136,7 +127,7 @@ static void add_layer(const gradients *g, const matcov_gradient *t, const gradie
 
 void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes *rows,
                     const gradient_slopes *cols, double *work, double *ax, double *ay, size_t ld) {
-    const relation r = relation_of(g, rows->f, cols->f);
+    const gradient_relation r = gradients_relation(g, rows->f, cols->f);
     const size_t n = (size_t)(rows->k1 - rows->k0);
     double *x = work, *y = work + n, *none = work + 2 * n;
     double *const a[2] = {ax != NULL ? ax : none, ay != NULL ? ay : none};
@@ -148,13 +139,13 @@ void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes
         if (r.c->table[l] < 0)
             continue;
         const matcov_gradient *t = &g->tables[r.c->table[l]];
-        const gradient_axes axes = axes_of(&r, t->kinds, rows->f, cols->f, cols->axis);
+        const gradient_axes axes = gradients_axes_of(&r, t->kinds, rows->f, cols->f, cols->axis);
         double c, cone, of[2], offset[2];
-        on_layer(lay, l, rows->f, &c, of);
-        on_layer(lay, l, cols->f, &cone, offset);
+        footprint_metres(lay, l, rows->f, &c, of);
+        footprint_metres(lay, l, cols->f, &cone, offset);
         for (int part = 0; part < r.parts[0] * r.parts[0]; part++) {
             double at[2];
-            part_at(rows->f, r.step[0], r.parts[0], part, at);
+            gradients_part_at(rows->f, r.step[0], r.parts[0], part, at);
             for (int k = rows->k0; k < rows->k1; k++) {
                 const size_t i = numbered(rows, k);
                 x[k - rows->k0] = c * (rows->f->centre[0][i] + at[0]) + of[0];
@@ -177,8 +168,8 @@ typedef struct {
 static bool common_at(const gradients *g, const layers *lay, int l, const footprint *mean,
                       const footprint *points, common_layer *c) {
     const int table = g->classes[g->phase_of[mean->kind]].table[l];
-    if (table < 0 || !on_layer(lay, l, points, &c->at, c->to) ||
-        !on_layer(lay, l, mean, &c->cone, c->offset))
+    if (table < 0 || !footprint_metres(lay, l, points, &c->at, c->to) ||
+        !footprint_metres(lay, l, mean, &c->cone, c->offset))
         return false;
     c->table = &g->tables[table];
     c->coef = lay->coef[l] * formula_slope_scale(mean->size, points->size);
@@ -222,6 +213,17 @@ static void add_slopes(const gradients *g, const common_layer *c, const gradient
                        slopes->axis == 0 ? other : f);
 }
 
+/* What the outline of subaperture k of slopes adds to its covariance with the phase at a point of
+ * the pupil. */
+static double outline_at(const gradients *g, const layers *lay, int l, const common_layer *c,
+                         const footprint *points, double px, double py,
+                         const gradient_slopes *slopes, int k) {
+    double e[2] = {0, 0};
+    outline_add_phase(g, lay, l, c->at * px + c->to[0], c->at * py + c->to[1], slopes->f, k,
+                      formula_slope_scale(1.0, points->size), e);
+    return e[slopes->axis];
+}
+
 void gradients_fill_mixed(const gradients *g, const layers *lay, const gradient_slopes *rows,
                           const gradient_slopes *cols, double *work, double *a, size_t ld) {
     const bool points = !rows->f->gradient; /* they are the rows */
@@ -241,9 +243,16 @@ void gradients_fill_mixed(const gradients *g, const layers *lay, const gradient_
                 continue;
             if (points) {
                 add_points(g, &c, b, j, n, px + e0, py + e0, work + n, f);
+                for (size_t e = 0; e < n; e++)
+                    f[e] += outline_at(g, lay, l, &c, p->f, px[(size_t)e0 + e], py[(size_t)e0 + e],
+                                       b, j);
             } else {
                 add_slopes(g, &c, b, px[plus[j]], py[plus[j]], 1.0, work, f);
                 add_slopes(g, &c, b, px[minus[j]], py[minus[j]], -1.0, work, f);
+                for (int k = b->k0; k < b->k1; k++)
+                    f[k - b->k0] +=
+                        outline_at(g, lay, l, &c, p->f, px[plus[j]], py[plus[j]], b, k) -
+                        outline_at(g, lay, l, &c, p->f, px[minus[j]], py[minus[j]], b, k);
             }
         }
         for (int k = rows->k0; points && lay->n > 0 && k < rows->k1; k++)
@@ -255,7 +264,7 @@ void gradients_differences(const gradients *g, const layers *lay, const like *t,
                            size_t n, const int *ix, const int *iy, double *work,
                            double *const value[2]) {
     const footprint *a = t->first, *b = t->second;
-    const relation rel = relation_of(g, a, b);
+    const gradient_relation rel = gradients_relation(g, a, b);
     const double pitch = a->size / t->steps[0], cosine = cos(a->rot), sine = sin(a->rot);
     const double half = 0.5 * (t->steps[0] - t->steps[1]);
     double *x = work, *y = work + n, *px = work + 2 * n, *py = work + 3 * n;
@@ -270,10 +279,10 @@ void gradients_differences(const gradients *g, const layers *lay, const like *t,
         if (rel.c->table[l] < 0)
             continue;
         const matcov_gradient *table = &g->tables[rel.c->table[l]];
-        const gradient_axes axes = axes_of(&rel, table->kinds, a, b, axis_b);
+        const gradient_axes axes = gradients_axes_of(&rel, table->kinds, a, b, axis_b);
         double c, cb, of[2], os[2];
-        on_layer(lay, l, a, &c, of);
-        on_layer(lay, l, b, &cb, os);
+        footprint_metres(lay, l, a, &c, of);
+        footprint_metres(lay, l, b, &cb, os);
         for (size_t e = 0; e < n; e++) {
             x[e] = c * px[e] + (of[0] - os[0]);
             y[e] = c * py[e] + (of[1] - os[1]);
@@ -281,8 +290,8 @@ void gradients_differences(const gradients *g, const layers *lay, const like *t,
         for (int i = 0; i < rel.parts[0] * rel.parts[0]; i++)
             for (int j = 0; j < rel.parts[1] * rel.parts[1]; j++) {
                 double pa[2], pb[2];
-                part_at(a, rel.step[0], rel.parts[0], i, pa);
-                part_at(b, rel.step[1], rel.parts[1], j, pb);
+                gradients_part_at(a, rel.step[0], rel.parts[0], i, pa);
+                gradients_part_at(b, rel.step[1], rel.parts[1], j, pb);
                 gradient_add(table, g->values, &axes, n, x, y, c * (pb[0] - pa[0]),
                              c * (pb[1] - pa[1]), lay->coef[l] * rel.scale, value[0], value[1]);
             }

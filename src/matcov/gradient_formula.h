@@ -14,6 +14,14 @@
 #define GRADIENT_INTERVALS (GRADIENT_OCTAVES << GRADIENT_BITS)
 #define GRADIENT_TERMS 4
 
+/* Both axes of the rows' sensor, whose rotation is (cos, sin) = rows, with one axis of the
+ * columns', the unit vector v in the pupil. (cos, sin) = turn of the sensor whose axes the grids
+ * have; the grids' kind for each axis of the rows. */
+typedef struct {
+    double rows[2], v[2], turn[2];
+    int kind[2];
+} gradient_axes;
+
 /* Which of the grid's kinds holds the covariance of axis `a` of the first and `b` of the second. */
 MOAO_HD static inline int gradient_kind(int kinds, int a, int b) {
     return kinds == 3 ? a + b : a + 2 * b;

@@ -236,6 +236,9 @@ status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers 
     }
     if (g->nkind == 0)
         goto done;
+    bool phase = ts != NULL;
+    for (int w = 0; w < nsensor; w++)
+        phase = phase || feet[w].outline.n > 0;
     const size_t n = (size_t)g->nkind, most = n * (n + 1) / 2 + n;
     TRY(ALLOC(g->phase_of, n, "classes of sensors"));
     TRY(ALLOC(g->class_of, n * n, "classes of sensors"));
@@ -246,7 +249,7 @@ status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers 
         for (size_t b = a; b < n; b++)
             g->class_of[a * n + b] = g->class_of[b * n + a] =
                 add_class(g, kinds[a], kinds[b], lay, kolmogorov);
-        g->phase_of[a] = ts != NULL ? add_class(g, NULL, kinds[a], lay, kolmogorov) : -1;
+        g->phase_of[a] = phase ? add_class(g, NULL, kinds[a], lay, kolmogorov) : -1;
     }
     st = make_set(g->keys, g->ntable, &g->set);
     g->keys = NULL;

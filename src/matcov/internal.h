@@ -40,6 +40,7 @@ typedef struct {
     int *minus[2], *plus[2]; /* [nsub] */
     double *x[2], *y[2];     /* [nedge] registered position in the pupil plane [m] */
     double *centre[2];       /* [nsub] registered position, where `gradient` [m] */
+    matcov_outline outline;  /* of partly lit subapertures, whose centres are their centroids */
 } footprint;
 
 typedef struct gradient_set gradient_set;
@@ -123,6 +124,8 @@ sensor truth_sensor(const sys *s, const double dir[2]);
 /* Position on layer l of a sensor's pupil-plane point p: c p + offset, both in units of 1/kappa_l.
  * False when the layer is at or above the star. */
 bool footprint_on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]);
+/* The same in m. */
+bool footprint_metres(const layers *lay, int l, const footprint *f, double *c, double offset[2]);
 status layers_init(const profile *p, double delay, const structure_table *karman,
                    const structure_table *kolmogorov, layers *lay);
 void layers_free(layers *lay);
@@ -137,14 +140,28 @@ status lattice_table_compute(lattice_table *k, const layers *lay, const gradient
                              int last);
 void lattice_table_free(lattice_table *k);
 
+/* outline.c: outlines of the partly lit subapertures of a sensor of mean gradients, of all of those
+ * of a star of 1 or 2 subapertures; moves f->centre to the centroids of the former. */
+status outline_init(const sys *s, const sensor *o, footprint *f);
+void outline_free(matcov_outline *o);
+size_t outline_bytes(const sys *s, const sensor *o);
+/* Nodes on the outline of the lit part (whole: of all of it) of subaperture k, q on a piece: places
+ * and weights as in matcov_outline, of OUTLINE_NODES(q) at most; returns how many. q <=
+ * OUTLINE_MOST.
+ */
+#define OUTLINE_MOST 24
+#define OUTLINE_PIECES 40
+#define OUTLINE_NODES(q) (OUTLINE_PIECES * (q))
+int outline_nodes(const sys *s, const sensor *o, int k, bool whole, int q, double *x, double *y,
+                  double *wx, double *wy);
 /* direct_mean.c: mean of a layer's structure function over two edges whose centres are `at` apart
  * [m], by quadrature; edge vectors [m], one of which may be 0. Slow. */
 double direct_mean(double strength, double L0, const double at[2], const double edge_a[2],
                    const double edge_b[2]);
 
 /* gradient_tables.c: classes and tables of all pairs of the sensors and the truth sensor, numbering
- * the footprints' kinds. ts NULL: of the sensors alone, and none of the phase. Nothing where they
- * are not mean gradients. Local. */
+ * the footprints' kinds. ts NULL: of the sensors alone, and of the phase only where outlines need
+ * it. Nothing where they are not mean gradients. Local. */
 status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers *lay,
                       const structure_table *kolmogorov, gradients *g);
 void gradients_free(gradients *g);
@@ -160,6 +177,20 @@ typedef struct {
     int axis, k0, k1;
     const int *sub; /* k counts these subapertures, NULL: those of the sensor */
 } gradient_slopes;
+/* A pair of sensors as its tables have it: a class and which of the two is its first. */
+typedef struct {
+    const matcov_class *c;
+    bool swapped;
+    int parts[2];   /* of the rows' and of the columns' subapertures */
+    double scale;   /* of an entry, per unit of a layer's coefficient [arcsec^2/rad^2] */
+    double step[2]; /* between parts, in the pupil [m] */
+} gradient_relation;
+gradient_relation gradients_relation(const gradients *g, const footprint *a, const footprint *b);
+/* Of both axes of a with axis_b of b. */
+gradient_axes gradients_axes_of(const gradient_relation *r, int kinds, const footprint *a,
+                                const footprint *b, int axis_b);
+/* Centre of part i of n x n, of size `step`, of a subaperture, relative to its centre [m]. */
+void gradients_part_at(const footprint *f, double step, int n, int i, double at[2]);
 void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes *rows,
                     const gradient_slopes *cols, double *work, double *ax, double *ay, size_t ld);
 /* The same where the slopes of one sensor are mean gradients and those of the other differences
@@ -188,6 +219,28 @@ status gradients_like(const gradients *g, const layers *lay, like *t);
 void gradients_differences(const gradients *g, const layers *lay, const like *t, int axis_b,
                            size_t n, const int *ix, const int *iy, double *work,
                            double *const value[2]);
+
+/* outline_fill.c: covariances of outlined subapertures. outline_squares: entries that are those of
+ * a lattice become those of squares at the lit parts' centroids, `constant` more; work: as
+ * gradients_fill. */
+void outline_squares(const gradients *g, const layers *lay, const gradient_slopes *rows,
+                     const gradient_slopes *cols, double constant, double *work, double *a,
+                     size_t ld);
+/* Adds what outlines change of those, a[axis of the rows + 2 axis of the columns], NULL: not wanted
+ * (the axes of rows and cols do not matter). */
+void outline_correct(const gradients *g, const layers *lay, const gradient_slopes *rows,
+                     const gradient_slopes *cols, double *const a[4], size_t ld);
+/* The operation `outlined` of two sensors with a table, which has them in the other order where
+ * `reversed`. */
+status outline_of_lattice(const gradients *g, const layers *lay, const like *t, bool reversed,
+                          double *e, size_t ld);
+/* Of subapertures ka and kb, on layer l, e[axis of a + 2 axis of b] [arcsec^2]. */
+void outline_add(const gradients *g, const layers *lay, int l, const footprint *a, int ka,
+                 const footprint *b, int kb, double e[4]);
+/* Of the phase at (x, y) on layer l [m] with subaperture k, e[axis], times `scale`, which is that
+ * of a phase and of a slope over a size of 1 m. */
+void outline_add_phase(const gradients *g, const layers *lay, int l, double x, double y,
+                       const footprint *f, int k, double scale, double e[2]);
 
 /* matcov.c: Cmm with noise and tip-tilt constants as `with` says (MATCOV_NOISE, MATCOV_TIPTILT). */
 status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size_t j0, size_t nj,

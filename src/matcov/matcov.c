@@ -19,8 +19,10 @@ static status prepare(const sys *s, const profile *p, bool targets, matcov *mc) 
     TRY(layers_init(p, s->delay, &mc->karman, &mc->kolmogorov, &mc->lay));
     TRY(ALLOC(mc->feet, (size_t)s->nsensor, "footprints"));
     mc->nsensor = s->nsensor;
-    for (int w = 0; w < s->nsensor; w++)
+    for (int w = 0; w < s->nsensor; w++) {
         TRY(footprint_init(s, &s->sensors[w], &mc->feet[w]));
+        TRY(outline_init(s, &s->sensors[w], &mc->feet[w]));
+    }
     sensor ts = truth_sensor(s, (double[2]){0.0, 0.0});
     TRY(footprint_init(s, &ts, &mc->ts));
     TRY(ALLOC(mc->noise, 3 * (s->m / 2), "noise of the sensors"));

@@ -16,6 +16,7 @@ static void describe_sensor(const matcov *mc, const footprint *f, const sensor *
                          .nedge = {f->nedge[0], f->nedge[1]},
                          .gradient = f->gradient,
                          .centre = {f->centre[0], f->centre[1]},
+                         .outline = f->outline,
                          .phase_class = f->kind >= 0 ? mc->means.phase_of[f->kind] : -1};
     for (int axis = 0; axis < 2; axis++) {
         v->minus[axis] = f->minus[axis];

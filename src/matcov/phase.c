@@ -129,6 +129,14 @@ static void fill_gradients(const block *b, const footprint *f, int axis, int k0,
                                cone * f->centre[0][k] + to_star[0],
                                cone * f->centre[1][k] + to_star[1], scale * lay->coef[l],
                                axis == 1 ? other : column, axis == 1 ? column : other);
+            if (f->outline.n == 0 || f->outline.number[k] < 0)
+                continue;
+            for (size_t i = 0; i < n; i++) {
+                double e[2] = {0, 0};
+                outline_add_phase(g, lay, l, ws->x[i], ws->y[i], f, k, formula_phase_scale(1.0), e);
+                column[i] += e[axis == 1];
+                other[i] += e[axis != 1];
+            }
         }
     }
 }

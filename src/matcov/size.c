@@ -41,7 +41,8 @@ static size_t own_bytes(const sys *s, int nlayer) {
     bytes +=
         (size_t)s->nsensor * (sizeof(footprint) + sizeof(double)) + 3 * (s->m / 2) * sizeof(double);
     for (int w = 0; w < s->nsensor; w++)
-        bytes += footprint_bytes(s->sensors[w].nssp, s->sensors[w].nsub);
+        bytes += footprint_bytes(s->sensors[w].nssp, s->sensors[w].nsub) +
+                 outline_bytes(s, &s->sensors[w]);
     bytes += footprint_bytes(s->ts.nssp, s->ts.nsub);
     if (gradient)
         bytes += (s->m + s->t) * sizeof(double); /* centres of subapertures */

@@ -38,6 +38,8 @@ typedef struct { /* of one thread */
     int nlayer;
     int first, last;               /* layers that lines are of, first <= l < last */
     const matcov_gradient **table; /* [nlayer] of both */
+    int *layer;                    /* [nlayer] their numbers */
+    const matcov_cluster *sides[2];
     double *coef;
     double turn[2];
     int most;                      /* rank */
@@ -92,6 +94,7 @@ static void aim(block *b, const matcov_tile *t) {
     const layers *lay = &mc->lay;
     const matcov_cluster *const c[2] = {t->row, t->col};
     const bool points = c[0]->sensor < 0;
+    b->sides[0] = c[0], b->sides[1] = c[1];
     const footprint *cols = &mc->feet[c[1]->sensor];
     for (int s = 0; s < 2; s++) {
         b->of[s].n = c[s]->n;
@@ -108,6 +111,7 @@ static void aim(block *b, const matcov_tile *t) {
         if (b->table[i] == NULL)
             continue;
         b->coef[i] = scale * lay->coef[l];
+        b->layer[i] = l;
         for (int s = 0; s < 2 && i == 0 && !points; s++) /* those of all layers */
             gradients_axes(&mc->means, &mc->feet[c[s]->sensor], &mc->feet[c[!s]->sensor],
                            b->table[i]->kinds, b->of[s].both);
@@ -141,8 +145,10 @@ static float gap(const block *b, int i) {
 static void swap_layers(block *b, int i, int j) {
     const matcov_gradient *const table = b->table[i];
     const double coef = b->coef[i];
+    const int layer = b->layer[i];
     b->table[i] = b->table[j], b->coef[i] = b->coef[j];
     b->table[j] = table, b->coef[j] = coef;
+    b->layer[i] = b->layer[j], b->layer[j] = layer;
     for (int s = 0; s < 2; s++)
         for (int a = 0; a < 2; a++) {
             float *at = a == 0 ? b->of[s].x : b->of[s].y;
@@ -162,6 +168,36 @@ static int near_first(block *b, float reach) {
         if (gap(b, i) < reach)
             swap_layers(b, i, near++);
     return near;
+}
+
+/* What partly lit subapertures change of the lines along side s of item k of the other side. */
+static void add_outlines(const block *b, int s, int k, double *line) {
+    const matcov *mc = b->mc;
+    const side *along = &b->of[s];
+    const matcov_cluster *one = b->sides[s], *two = b->sides[!s];
+    const matcov_cluster *slopes = two->sensor < 0 ? one : two;
+    const footprint *f = &mc->feet[slopes->sensor];
+    const bool points = one->sensor < 0 || two->sensor < 0;
+    if (f->outline.n == 0 && (points || mc->feet[one->sensor].outline.n == 0))
+        return;
+    for (int i = 0; i < along->n; i++)
+        for (int l = b->first; l < b->last; l++) {
+            double e[4] = {0, 0, 0, 0}, c, of[2];
+            if (points) {
+                const int p = one->sensor < 0 ? i : k, sub = slopes->sub[one->sensor < 0 ? k : i];
+                on_layer(b, b->layer[l], b->sides[0], &c, of);
+                outline_add_phase(&mc->means, &mc->lay, b->layer[l], c * b->sides[0]->x[p] + of[0],
+                                  c * b->sides[0]->y[p] + of[1], f, sub, formula_phase_scale(1.0),
+                                  e);
+                line[i] += e[0];
+                line[i + (one->sensor < 0 ? along->size : along->n)] += e[1];
+                continue;
+            }
+            outline_add(&mc->means, &mc->lay, b->layer[l], &mc->feet[one->sensor], one->sub[i],
+                        &mc->feet[two->sensor], two->sub[k], e);
+            for (int a = 0; a < 4; a++)
+                line[i + a % 2 * along->n + a / 2 * along->size] += e[a];
+        }
 }
 
 /* Lines along side s, of items k .. k + count of the other side, count <= ITEMS: of both axes of a
@@ -192,6 +228,8 @@ static void evaluate(const block *b, int s, int k, int count, double *line) {
     }
     for (size_t i = 0; i < all; i++)
         line[i] = (double)b->sum[i];
+    for (int i = 0; i < count; i++)
+        add_outlines(b, s, k + i, line + (size_t)i * one);
 }
 
 /* line += `sign` times what U V' has of line number `at` of the other side. */
@@ -366,6 +404,7 @@ static status open_block(const matcov *mc, const matcov_target *mt, const gradie
     *b = (block){.mc = mc, .mt = mt, .single = single};
     TRY(ALLOC(b->table, nl, "layers of a tile"));
     TRY(ALLOC(b->coef, nl, "layers of a tile"));
+    TRY(ALLOC(b->layer, nl, "layers of a tile"));
     TRY(ALLOC(b->sum, ITEMS * 2 * 2 * n, "lines of a tile"));
     TRY(ALLOC(b->lines, ITEMS * 2 * 2 * n, "lines of a tile"));
     for (int s = 0; s < 2; s++) {
@@ -380,7 +419,7 @@ done:
 }
 
 static void close_block(block *b) {
-    free(b->table), free(b->coef), free(b->sum), free(b->lines);
+    free(b->table), free(b->coef), free(b->layer), free(b->sum), free(b->lines);
     for (int s = 0; s < 2; s++) {
         free(b->of[s].x), free(b->of[s].y), free(b->of[s].used);
         free(b->line[s]), free(b->factor[s]);

@@ -67,7 +67,7 @@ static void bytes_lattice(const linop_case *c, const factor_kind *by, linop_byte
     size_t plans = 0;
     bytes(c, by, b);
     if (lattice_pairs_init(c->s, &a) == MOAO_OK)
-        plans = lattice_pairs_bytes(&a, TOEPLITZ_FP16, c->rows, c->host);
+        plans = lattice_pairs_bytes(c->s, &a, TOEPLITZ_FP16, c->rows, c->host);
     lattice_pairs_close(NULL, &a);
     linop_add(b, "like sensors: W T, covariances transformed, work",
               plans + (size_t)c->rows * c->s->m * sizeof(float));
@@ -153,7 +153,7 @@ static status take_lattice_pairs(fp16 *x) {
     if (numbers > most) /* thin pieces are padded; a sensor has more columns than that */
         TRY(status_fail(MOAO_INTERNAL, "pieces of covariances are larger than their room"));
     TRY(take(x, (size_t)(x->v * e->m), sizeof(float), "W T", &x->wt));
-    TRY(lattice_pairs_open(e, TOEPLITZ_FP16, &x->like));
+    TRY(lattice_pairs_open(e, TOEPLITZ_FP16, x->v, &x->like));
     st = engine_work(e, lattice_pairs_workspace(e, &x->like, x->v));
 done:
     return st;

@@ -35,7 +35,7 @@ static status fill_pieces(fp16 *x) {
     engine *e = x->base.e;
     status st;
     report_phase("exposure: T of Cmm");
-    TRY(lattice_pairs_load(e, &x->like));
+    TRY(lattice_pairs_load(e, x->et, &x->like));
     for (int i = 0; i < x->npiece; i++) {
         const lattice_pairs_piece *p = &x->piece[i];
         TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, p->j, p->n, p->row, p->rows, x->wide,

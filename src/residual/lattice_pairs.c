@@ -1,5 +1,6 @@
 #include "residual/lattice_pairs.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 
@@ -88,7 +89,71 @@ status lattice_pairs_init(const sys *s, lattice_pairs *a) {
         most = images > most ? images : most;
     }
     TRY(ALLOC(a->pair, most * most, "pairs of sensors"));
+    TRY(ALLOC(a->outlines.n, n, "groups of sensors"));
+    for (int w = 0; w < s->nsensor; w++) {
+        a->outlines.n[w] = 2 * matcov_outlined(s, &s->sensors[w], NULL);
+        if (a->outlines.n[w] > a->outlines.most)
+            a->outlines.most = a->outlines.n[w];
+    }
 done:
+    return st;
+}
+
+/* Leading dimension of rows of E. */
+static int64_t padded(int64_t n) {
+    return (n + 7) / 8 * 8;
+}
+
+static size_t size_of(toeplitz_type t) {
+    return t == TOEPLITZ_FP16 ? sizeof(backend_f16) : backend_size((backend_type)t);
+}
+
+/* Numbers of E, and of its largest block. */
+static int64_t numbers_of(const sys *s, const lattice_pairs *a, int64_t *block) {
+    int64_t n = 0;
+    *block = 0;
+    for (int i = 0; i < s->nsensor; i++)
+        for (int j = 0; j < s->nsensor; j++) {
+            const int64_t one = padded(a->outlines.n[i]) * 2 * s->sensors[j].nsub;
+            if (a->of[i] != a->of[j])
+                continue;
+            n += one;
+            *block = one > *block ? one : *block;
+        }
+    return n;
+}
+
+/* Memory, and which columns are outlined slopes. */
+static status open_outlines(engine *e, int64_t nvec, lattice_pairs *a) {
+    lattice_pairs_outlines *o = &a->outlines;
+    const sys *s = e->s;
+    int64_t *columns = NULL, block, count = 0;
+    int *sub = NULL;
+    const int64_t numbers = numbers_of(s, a, &block);
+    status st = MOAO_OK;
+    if (o->most == 0)
+        return MOAO_OK;
+    TRY(ALLOC(columns, (size_t)(s->nsensor * o->most), "outlined slopes"));
+    TRY(ALLOC(sub, (size_t)o->most, "outlined slopes"));
+    for (int w = 0; w < s->nsensor; w++) {
+        const sensor *v = &s->sensors[w];
+        const int n = matcov_outlined(s, v, sub);
+        for (int k = 0; k < 2 * n; k++)
+            columns[count++] = (int64_t)v->first + (k >= n ? v->nsub : 0) + sub[k % n];
+    }
+    TRY(engine_array(e, (size_t)count * sizeof *columns, "outlined slopes", (void **)&o->columns));
+    TRY(engine_array(e, (size_t)numbers * size_of(a->type), "covariances of outlines", &o->e));
+    TRY(engine_array(e, (size_t)(padded(nvec) * padded(o->most)) * size_of(a->type),
+                     "columns of outlined slopes", &o->taken));
+    if (a->type == TOEPLITZ_FP16)
+        TRY(engine_array(e, (size_t)block * sizeof(float), "covariances of outlines",
+                         (void **)&o->staging));
+    TRY(e->be->copy(e->ctx, o->columns, count * (int64_t)sizeof *columns, columns,
+                    count * (int64_t)sizeof *columns, count * (int64_t)sizeof *columns, 1));
+    st = e->be->sync(e->ctx);
+done:
+    free(columns);
+    free(sub);
     return st;
 }
 
@@ -102,18 +167,22 @@ void lattice_pairs_close(engine *e, lattice_pairs *a) {
         free((void *)g->shape.place), free((void *)g->shape.first), free((void *)g->shape.count);
         free(g->sensor);
     }
-    free(a->group), free(a->of), free(a->pair);
+    free(a->group), free(a->of), free(a->pair), free(a->outlines.n);
+    if (e != NULL)
+        ENGINE_RELEASE(e, a->outlines.columns, a->outlines.e, a->outlines.staging,
+                       a->outlines.taken);
     *a = (lattice_pairs){0};
 }
 
-status lattice_pairs_open(engine *e, toeplitz_type t, lattice_pairs *a) {
+status lattice_pairs_open(engine *e, toeplitz_type t, int64_t nvec, lattice_pairs *a) {
     status st = MOAO_OK;
     if (e->be->toeplitz == NULL)
         return status_fail(MOAO_INPUT, "the %s backend has no products by Fourier transforms",
                            e->be->name);
     for (int k = 0; k < a->ngroup && st == MOAO_OK; k++)
         st = e->be->toeplitz->open(e->ctx, &a->group[k].shape, t, &a->group[k].plan);
-    return st;
+    a->type = t;
+    return st == MOAO_OK ? open_outlines(e, nvec, a) : st;
 }
 
 /* Of the CPU's plan of a lattice, with what its products need (linalg/cpu/toeplitz_cpu.c). */
@@ -128,7 +197,8 @@ static size_t host_bytes(const toeplitz_shape *s, toeplitz_type t, int64_t rows)
            (t == TOEPLITZ_FP16 ? sizeof(float) * (size_t)rows * total : 0);
 }
 
-size_t lattice_pairs_bytes(const lattice_pairs *a, toeplitz_type t, int64_t rows, bool host) {
+size_t lattice_pairs_bytes(const sys *s, const lattice_pairs *a, toeplitz_type t, int64_t rows,
+                           bool host) {
     size_t plans = 0, most = 0;
     for (int k = 0; host && k < a->ngroup; k++)
         plans += host_bytes(&a->group[k].shape, t, rows);
@@ -143,6 +213,10 @@ size_t lattice_pairs_bytes(const lattice_pairs *a, toeplitz_type t, int64_t rows
                  (t == TOEPLITZ_FP16 ? N * N * 512 : 0);
         most = work > most ? work : most;
     }
+    int64_t block;
+    const size_t numbers = (size_t)numbers_of(s, a, &block);
+    plans += numbers * size_of(t) + (t == TOEPLITZ_FP16 ? (size_t)block * sizeof(float) : 0) +
+             (size_t)(padded(rows) * padded(a->outlines.most)) * size_of(t);
     return plans + most;
 }
 
@@ -180,14 +254,93 @@ static status pair_values(engine *e, lattice_pairs *a, const lattice_pairs_group
     return MOAO_OK;
 }
 
-status lattice_pairs_load(engine *e, lattice_pairs *a) {
+/* E of the pairs of a group, from number *at on. */
+static status load_outlines(engine *e, const lattice_pairs_group *g, lattice_pairs *a,
+                            int64_t *at) {
+    const lattice_pairs_outlines *o = &a->outlines;
     status st = MOAO_OK;
+    for (int i = 0; i < g->nsensor; i++)
+        for (int j = 0; j < g->nsensor; j++) {
+            const int one = g->sensor[i], two = g->sensor[j];
+            const int64_t n = o->n[one], ld = padded(n), m = 2 * e->s->sensors[two].nsub;
+            char *to = (char *)o->e + (size_t)*at * size_of(a->type);
+            if (n == 0)
+                continue;
+            *at += ld * m;
+            if (a->type != TOEPLITZ_FP16) {
+                TRY(e->mat->outlined(e->cov, (backend_type)a->type, one, two, to, ld));
+                continue;
+            }
+            TRY(e->mat->outlined(e->cov, BACKEND_S, one, two, o->staging, ld));
+            TRY(e->be->fp16->cast_to_fp16(e->ctx, BACKEND_S, n, m, o->exponent, o->staging, ld,
+                                          (backend_f16 *)(void *)to, ld));
+        }
+done:
+    return st;
+}
+
+status lattice_pairs_load(engine *e, int exponent, lattice_pairs *a) {
+    int64_t at = 0;
+    status st = MOAO_OK;
+    a->outlines.exponent = a->type == TOEPLITZ_FP16 ? exponent : 0;
     for (int k = 0; k < a->ngroup; k++) {
         const lattice_pairs_group *g = &a->group[k];
         for (int i = 0; i < g->nsensor; i++)
             for (int j = 0; j < g->nsensor; j++)
                 TRY(pair_values(e, a, g, i, j));
         TRY(e->be->toeplitz->load(g->plan, a->pair));
+        TRY(load_outlines(e, g, a, &at));
+    }
+done:
+    return st;
+}
+
+/* Columns of outlined slopes of a sensor, number `first` and following in the list, become a matrix
+ * of leading dimension *ld. */
+static status take_columns(engine *e, const lattice_pairs *a, int w, int64_t first, int64_t nvec,
+                           const void *x, int64_t ldx, int64_t *ld) {
+    const lattice_pairs_outlines *o = &a->outlines;
+    /* FP16 by pairs, as words of FP32 */
+    const bool words = a->type == TOEPLITZ_FP16;
+    *ld = words ? padded(nvec) : nvec;
+    return e->be->gather(e->ctx, words ? BACKEND_S : (backend_type)a->type,
+                         words ? (nvec + 1) / 2 : nvec, o->n[w], NULL, o->columns + first, x,
+                         words ? ldx / 2 : ldx, 0, o->taken, words ? *ld / 2 : *ld);
+}
+
+/* Y += alpha X E of a group. */
+static status apply_outlines(engine *e, const lattice_pairs *a, const lattice_pairs_group *g,
+                             int64_t nvec, double alpha, const void *x, int64_t ldx, void *y,
+                             int64_t ldy, int64_t *at) {
+    const lattice_pairs_outlines *o = &a->outlines;
+    const double one = 1.0;
+    const float factor = (float)alpha, single = 1.0f;
+    status st = MOAO_OK;
+    for (int i = 0; i < g->nsensor; i++) {
+        const int w = g->sensor[i];
+        const int64_t n = o->n[w], lde = padded(n);
+        int64_t first = 0, ld;
+        for (int k = 0; k < w; k++)
+            first += o->n[k];
+        if (n == 0)
+            continue;
+        TRY(take_columns(e, a, w, first, nvec, x, ldx, &ld));
+        for (int j = 0; j < g->nsensor; j++) {
+            const sensor *v = &e->s->sensors[g->sensor[j]];
+            const int64_t m = 2 * v->nsub, to = (int64_t)v->first * ldy;
+            const char *block = (const char *)o->e + (size_t)*at * size_of(a->type);
+            *at += lde * m;
+            if (a->type == TOEPLITZ_FP16)
+                TRY(e->be->fp16->gemm(e->ctx, 'N', 'N', nvec, m, n, factor, o->taken, ld,
+                                      (const backend_f16 *)(const void *)block, lde, 1.0f,
+                                      (float *)y + to, ldy));
+            else if (a->type == TOEPLITZ_S)
+                TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', nvec, m, n, &factor, o->taken, ld,
+                                block, lde, &single, (float *)y + to, ldy, e->work, e->lwork));
+            else
+                TRY(e->be->gemm(e->ctx, BACKEND_D, 'N', 'N', nvec, m, n, &alpha, o->taken, ld,
+                                block, lde, &one, (double *)y + to, ldy, e->work, e->lwork));
+        }
     }
 done:
     return st;
@@ -195,10 +348,14 @@ done:
 
 status lattice_pairs_apply(engine *e, lattice_pairs *a, int64_t nvec, double alpha, const void *x,
                            int64_t ldx, double beta, void *y, int64_t ldy) {
+    int64_t at = 0;
     status st = MOAO_OK;
     for (int k = 0; k < a->ngroup && st == MOAO_OK; k++)
         st = e->be->toeplitz->apply(a->group[k].plan, 'R', 'N', nvec, alpha, x, ldx, beta, y, ldy,
                                     e->work, e->lwork);
+    for (int k = 0; k < a->ngroup && st == MOAO_OK && a->outlines.most > 0; k++)
+        st = apply_outlines(e, a, &a->group[k], nvec, ldexp(2.0 * alpha, -a->outlines.exponent), x,
+                            ldx, y, ldy, &at);
     return st;
 }
 

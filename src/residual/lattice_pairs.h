@@ -14,8 +14,22 @@ typedef struct {
     backend_toeplitz_plan *plan;
 } lattice_pairs_group;
 
+/* What partly lit subapertures change of a group's products: T + T' of T = G/2 + E is Cmm, with the
+ * lattices' G and, by pairs of sensors, E of the rows of the first's outlined slopes. */
+typedef struct {
+    int *n;           /* [sensors] outlined slopes */
+    int64_t most;     /* of them, of a sensor; X in FP16: its leading dimension is even */
+    int64_t *columns; /* their numbers, sensor after sensor, on the device */
+    void *e;          /* block after block, 2^exponent times, rows a multiple of 8 */
+    float *staging;   /* a block, on the way to FP16 */
+    void *taken;      /* columns of X */
+    int exponent;
+} lattice_pairs_outlines;
+
 typedef struct lattice_pairs {
     int ngroup;
+    toeplitz_type type;
+    lattice_pairs_outlines outlines;
     lattice_pairs_group *group;
     int *of;             /* [sensors] group of each */
     toeplitz_pair *pair; /* of the largest group */
@@ -23,19 +37,23 @@ typedef struct lattice_pairs {
 
 /* Local. The groups of a system, without plans; every sensor is in one. free: fine on {0}. */
 status lattice_pairs_init(const sys *s, lattice_pairs *a);
-/* Local. Plans for products in type t on the engine's device. close frees all. */
-status lattice_pairs_open(engine *e, toeplitz_type t, lattice_pairs *a);
+/* Local. Plans for products in type t, with X of nvec rows at most, on the engine's device. close
+ * frees all. */
+status lattice_pairs_open(engine *e, toeplitz_type t, int64_t nvec, lattice_pairs *a);
 void lattice_pairs_close(engine *e, lattice_pairs *a);
 
 /* Bytes on a device, or on the host as one, of plans and of the work of products with so many rows
  * of W, at most; no device is needed. */
-size_t lattice_pairs_bytes(const lattice_pairs *a, toeplitz_type t, int64_t rows, bool host);
+size_t lattice_pairs_bytes(const sys *s, const lattice_pairs *a, toeplitz_type t, int64_t rows,
+                           bool host);
 size_t lattice_pairs_workspace(const engine *e, const lattice_pairs *a, int64_t nvec);
 
-/* Local. Values of the profile loaded, noise included, tip-tilt constants not. */
-status lattice_pairs_load(engine *e, lattice_pairs *a);
-/* Local. Y := alpha X C + beta Y, C the blocks of Cmm of sensors of one group; X and Y nvec x m, of
- * the plans' type. */
+/* Local. Values of the profile loaded, noise included, tip-tilt constants not; HALF: entries are
+ * below 2^-exponent times the largest half. */
+status lattice_pairs_load(engine *e, int exponent, lattice_pairs *a);
+/* Local. Y := alpha X (C + A) + beta Y, C the blocks of Cmm of sensors of one group, A
+ * antisymmetric (where subapertures are partly lit, else 0), so that X Y' + Y X' is that of C; X
+ * and Y nvec x m, of the plans' type, HALF: Y in single precision. */
 status lattice_pairs_apply(engine *e, lattice_pairs *a, int64_t nvec, double alpha, const void *x,
                            int64_t ldx, double beta, void *y, int64_t ldy);
 

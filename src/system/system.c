@@ -50,6 +50,7 @@ status sys_derive(sys *s) {
         s->m += 2 * (size_t)o->nsub;
     }
     TRY(list_valid(s->ts.nssp, s->ts.nssp, s->obs, sys_subaperture_valid, &s->ts.sub, &s->ts.nsub));
+    s->ts.whole = true;
     s->t = 2 * (size_t)s->ts.nsub;
     TRY(list_valid(s->dm.nssp, s->dm.nssp + 1, s->obs, sys_actuator_valid, &s->dm.act,
                    &s->dm.nact));

@@ -61,6 +61,7 @@ typedef struct {
     double rot;      /* registration: rotation, counterclockwise [rad] */
     double shift[2]; /* registration: shift [m] */
     bool gradient;   /* slopes are mean gradients, else differences between two points */
+    bool whole;      /* not the pupil's part of subapertures counts: the truth sensor */
     size_t first;    /* position of its first slope in the measurement vector */
     sensor_noise noise;
 } sensor;

@@ -8,6 +8,8 @@ import math
 
 import numpy as np
 
+import outlines
+
 ARCSEC = 206264.80624709636
 NU = 5 / 6
 K1 = 2 * math.gamma(11 / 6) / (2 ** NU * math.pi ** (8 / 3)) * (24 / 5 * math.gamma(6 / 5)) ** NU
@@ -128,6 +130,28 @@ class Sensor:
         self.light = [lit_share(c, self.pitch, diameter / 2, obscuration) for c in centres] if self.gradient \
             else np.ones(len(centres))
         self.axes = self.rotation.T                         # rows e_x, e_y
+        self.corners, self.hole = np.stack([ii[valid], jj[valid]], axis=1) / 2 - 0.5, obscuration * nssp / 2
+        self.outlines = {}
+
+    def nodes(self, q):
+        """Phases of which slopes are weighted sums: places in the pupil (nodes, 2), weights for either axis [1/m], the
+        first of each subaperture. Mean gradients over the lit part; the truth sensor, which is none, sees whole squares."""
+        if q not in self.outlines:
+            size = self.magnification * self.pitch
+            if self.gradient:
+                lit = "type" in self.key
+                radius, hole = (self.nssp / 2, self.hole) if lit else (math.inf, 0.)
+                parts = [outlines.outline(c, radius, hole, q) for c in self.corners]
+            else:
+                edge = np.array([[0.5, 0], [-0.5, 0], [0, 0.5], [0, -0.5]])
+                parts = [(c + 0.5 + edge, 2 * edge) for c in self.corners]
+            place = np.concatenate([a for a, _ in parts]) * size @ self.rotation.T + np.array(self.key.get("shift", [0, 0]), float)
+            self.outlines[q] = (place, np.concatenate([b for _, b in parts]) / size,
+                                np.cumsum([0] + [len(a) for a, _ in parts]))
+        return self.outlines[q]
+
+    def on_layer(self, place, h):
+        return place * self.scale(h) + self.direction / ARCSEC * h
 
     def scale(self, h):
         return 1 - h * self.inverse_altitude
@@ -142,62 +166,32 @@ class Sensor:
 
 # ---- Section 4: slope covariance
 
-def between_edges(a, b):
-    """Points t and weights for the mean over two edges with these half vectors of a function of the difference.
-
-    Parallel edges: the difference has the density of a sum of two uniform variables, of three pieces; else two
-    Gauss rules. Both in pieces, because the structure function has a kink at zero separation.
-    """
-    x, w = np.polynomial.legendre.leggauss(6)
-    pieces = 4
-
-    def rule(ends):
-        """Gauss points in equal pieces between the ends."""
-        e = np.concatenate([np.linspace(p, q, pieces + 1)[:-1] for p, q in zip(ends, ends[1:]) if q > p] + [ends[-1:]])
-        half = np.diff(e) / 2
-        return (e[:-1, None] + half[:, None] * (1 + x)).ravel(), (half[:, None] * w).ravel()
-
-    la, lb = np.hypot(*a), np.hypot(*b)
-    if abs(a[0] * b[1] - a[1] * b[0]) < 1e-12 * la * lb:
-        s, d = la + lb, abs(la - lb)
-        t, weight = rule(np.array([-s, -d, d, s]))
-        weight = weight * np.minimum(s - np.abs(t), 2 * min(la, lb)) / (4 * la * lb)
-        return t[:, None] * a / la, weight
-    pieces = 2
-    t, weight = rule(np.array([-1., 1.]))
-    points = t[:, None, None] * a - t[None, :, None] * b
-    return points.reshape(-1, 2), np.outer(weight, weight).ravel() / 4
-
-
-def turned(v):
-    """An edge's half vector is a quarter turn from that along the slope."""
-    return np.array([-v[1], v[0]])
-
-
-def covariance(w, v, layers, delay=0.):
-    """Slopes of sensor w against those of v [arcsec^2]; w sees the layers `delay` later than v."""
+def summed(w, v, layers, delay, order, more, structure):
+    """Covariance of the slopes of two sensors by their nodes [arcsec^2]."""
     out = np.zeros((2 * w.nsub, 2 * v.nsub))
-    k = (500e-9 / (2 * math.pi) * ARCSEC) ** 2 / (w.magnification * w.pitch * v.magnification * v.pitch)
+    (p, a, first), (q, b, second) = w.nodes(order * (2 if w.nssp <= 2 else 1) + more[0]), \
+        v.nodes(order * (2 if v.nssp <= 2 else 1) + more[1])
     for l in layers:
         if l.strength == 0 or w.scale(l.altitude) <= 0 or v.scale(l.altitude) <= 0:
             continue
-        p = w.footprint(l.altitude) - l.wind * delay
-        q = p[:, None, :] - v.footprint(l.altitude)[None, :, :]
+        x, y = w.on_layer(p, l.altitude) - l.wind * delay, v.on_layer(q, l.altitude)
+        for i in range(w.nsub):
+            one = slice(first[i], first[i + 1])
+            d = x[one, None] - y[None]
+            d = structure(np.sqrt(d[..., 0] ** 2 + d[..., 1] ** 2), l.L0)
+            for s in (0, 1):
+                c = -0.5 * l.strength * (a[one, s] @ d)
+                for t in (0, 1):
+                    out[s * w.nsub + i, t * v.nsub:(t + 1) * v.nsub] += outlines.sums(c * b[:, t], second, 0)
+    return out * (500e-9 / (2 * math.pi) * ARCSEC) ** 2
 
-        def d(vector, edges):
-            total = 0.
-            for offset, weight in zip(*edges):
-                x = q + vector + offset
-                total = total + weight * structure(np.hypot(x[..., 0], x[..., 1]), l.L0)
-            return l.strength * total
 
-        for s in (0, 1):
-            for t in (0, 1):
-                a, b = w.half(l.altitude, s), v.half(l.altitude, t)
-                e = between_edges(turned(a), turned(b)) if w.gradient else (np.zeros((1, 2)), np.ones(1))
-                out[s * w.nsub:(s + 1) * w.nsub, t * v.nsub:(t + 1) * v.nsub] += \
-                    k / 2 * (-d(a - b, e) + d(a + b, e) + d(-a - b, e) - d(b - a, e))
-    return out
+def covariance(w, v, layers, delay=0., order=8, structure=structure):
+    """Slopes of sensor w against those of v [arcsec^2]; w sees the layers `delay` later than v. order: nodes on a piece."""
+    if not (w.gradient or v.gradient):
+        return summed(w, v, layers, delay, order, (0, 0), structure)
+    return outlines.SAME * summed(w, v, layers, delay, order, (0, 0), structure) + outlines.OTHER / 2 * (
+        summed(w, v, layers, delay, order, (0, 1), structure) + summed(w, v, layers, delay, order, (1, 0), structure))
 
 
 # ---- Section 5: noise and the tip-tilt of laser guide stars

@@ -100,8 +100,8 @@ class Direct(Truth):
         u = u[:, s > 1e-9 * s[0]]
         out = {"FIT": self.variance(self.C) - 1e18 * np.einsum("ik,ij,jk", u, self.resolved(), u, optimize=True) / n}
         Ks, ts = self.IF @ Dplus, self.truths[t]
-        out["ALIAS"] = self.variance(self.C + Ks @ cov_slopes(ts, ts, self.layers, self.slope) @ Ks.T) - out["FIT"] \
-            - 2 * self.cross(Ks, cov_phase(self.x, self.targets[t], ts, self.layers, self.slope))
+        out["ALIAS"] = self.variance(self.C + Ks @ cov_slopes(ts, ts, self.layers) @ Ks.T) - out["FIT"] \
+            - 2 * self.cross(Ks, cov_phase(self.x, self.targets[t], ts, self.layers))
         K = self.IF @ W
         at = np.cumsum([0] + [2 * s.nsub for s in self.sensors])
         noise = [ref.noise(s, self.layers) for s in self.sensors]

@@ -1,18 +1,19 @@
 """The residual phase on the pupil written down directly: turbulence minus mirror, exact covariances, numpy alone.
 
 `Truth(case)` takes a parameter file as reference.py does. Nothing is averaged over the pupil and no covariance comes
-from a table: every slope is a weighted sum of phases at points (two for `points`, Gauss points on two edges for
-`gradient`), every phase that is compared is -D/2 of a separation. Optical path in m, slopes in arcsec.
+from a table: every slope is a weighted sum of phases at points (two for `points`, Gauss points on the outline of the lit
+part for `gradient`), every phase that is compared is -D/2 of a separation. Optical path in m, slopes in arcsec.
 """
 import math
 
 import numpy as np
 
+import outlines
 import reference as ref
 from reference import ARCSEC, structure
 
 OPD = 500e-9 / (2 * math.pi)        # m of optical path per radian at 500 nm
-ORDER = 4                           # Gauss points on an edge
+ORDER = 4                           # Gauss points on a piece of an outline: 1e-4 of the slope variance (outlines.SAME)
 
 
 def inside(points, diameter, obscuration):
@@ -29,55 +30,48 @@ def pupil_grid(diameter, obscuration, step):
     return points[inside(points, diameter, obscuration)]
 
 
-def nodes(w, h, axis, slope):
-    """Points of the phase on a layer from which slopes are made, (subaperture, node, 2), and the weights of the nodes."""
-    a, b = w.half(h, axis), w.half(h, 1 - axis)
-    t, g = (np.zeros(1), np.full(1, 2.)) if slope == "points" else np.polynomial.legendre.leggauss(ORDER)
-    edge = t[:, None] * b
-    place = w.footprint(h)[:, None, :] + np.concatenate([edge + a, edge - a])[None]
-    return place, np.concatenate([g, -g]) / 2 * ARCSEC / (w.magnification * w.pitch)
-
-
 def half_structure(p, q, layer):
     """-D/2 between two lists of points [m^2]."""
     x, y = (p[:, None, k] - q[None, :, k] for k in (0, 1))
-    return -0.5 * OPD ** 2 * layer.strength * structure(np.sqrt(x * x + y * y), layer.L0)
+    return -0.5 * OPD ** 2 * layer.strength * fast_structure(np.sqrt(x * x + y * y), layer.L0)
 
 
 def sees(w, layer):
     return layer.strength > 0 and w.scale(layer.altitude) > 0
 
 
-def cov_slopes(w, v, layers, slope, delay=0.):
+TABLES = {}
+
+
+def fast_structure(rho, L0):
+    """structure() from a table of structure / rho^(5/3) in the cube root of rho, which is smooth: 1e-9."""
+    if math.isinf(L0):
+        return structure(rho, L0)
+    root = np.cbrt(rho)
+    if L0 not in TABLES or TABLES[L0][0][-1] < root.max():
+        u = np.linspace(0, max(4, 1.2 * root.max()), 60000)
+        u[0] = 1e-3
+        TABLES[L0] = u, structure(u ** 3, L0) / u ** 5
+    return np.interp(root, *TABLES[L0]) * root ** 5
+
+
+def cov_slopes(w, v, layers, delay=0., order=ORDER):
     """Covariance of the slopes of two sensors [arcsec^2]; w sees the layers `delay` later than v."""
-    out = np.zeros((2 * w.nsub, 2 * v.nsub))
-    for l in layers:
-        if not (sees(w, l) and sees(v, l)):
-            continue
-        for s in (0, 1):
-            p, a = nodes(w, l.altitude, s, slope)
-            p = p - l.wind * delay
-            for t in (0, 1):
-                q, b = nodes(v, l.altitude, t, slope)
-                for i in range(0, w.nsub, 16):
-                    c = half_structure(p[i:i + 16].reshape(-1, 2), q.reshape(-1, 2), l)
-                    c = c.reshape(-1, len(a), v.nsub, len(b))
-                    out[s * w.nsub + i:s * w.nsub + i + len(c), t * v.nsub:(t + 1) * v.nsub] += \
-                        np.einsum("iajb,ab->ij", c, np.outer(a, b))
-    return out
+    return ref.covariance(w, v, layers, delay, order, fast_structure)
 
 
-def cov_phase(x, direction, v, layers, slope, delay=0.):
+def cov_phase(x, direction, v, layers, delay=0.):
     """Covariance of the phase at pupil points x, seen in a direction [arcsec], with the slopes of v [m arcsec]."""
     out = np.zeros((len(x), 2 * v.nsub))
+    place, weight, first = v.nodes(2 * ORDER * (2 if v.nssp <= 2 else 1))
     for l in layers:
         if not sees(v, l):
             continue
-        p = x + np.array(direction) / ARCSEC * l.altitude - l.wind * delay
-        for t in (0, 1):
-            q, b = nodes(v, l.altitude, t, slope)
-            c = half_structure(p, q.reshape(-1, 2), l).reshape(len(x), v.nsub, len(b))
-            out[:, t * v.nsub:(t + 1) * v.nsub] += c @ b
+        p, q = x + np.array(direction) / ARCSEC * l.altitude - l.wind * delay, v.on_layer(place, l.altitude)
+        for i in range(0, len(x), 64):
+            c = half_structure(p[i:i + 64], q, l) * ARCSEC
+            for t in (0, 1):
+                out[i:i + 64, t * v.nsub:(t + 1) * v.nsub] += outlines.sums(c * weight[:, t], first, 1)
     return out
 
 
@@ -90,13 +84,11 @@ def struct(B):
 class Mirror(ref.Mirror):
     """A mirror whose interaction matrix is of the slopes that are meant."""
 
-    def __init__(self, truth, obscuration, coupling, mu, slope):
+    def __init__(self, truth, obscuration, coupling, mu):
         super().__init__(truth, obscuration, coupling, mu)
-        rows = []
-        for axis in (0, 1):
-            p, w = nodes(truth, 0., axis, slope)
-            rows.append(sum(w[k] * self.influence(p[:, k]) for k in range(len(w))))
-        self.D = np.concatenate(rows)
+        place, weight, first = truth.nodes(12)
+        influence = ARCSEC * self.influence(place)
+        self.D = np.concatenate([outlines.sums(influence * weight[:, axis:axis + 1], first, 0) for axis in (0, 1)])
         self.Dplus = self.command_matrix(mu)
 
 
@@ -110,10 +102,10 @@ class Truth:
         self.sensors = []
         for s in case["sensors"]:
             key = {**ref.COMMON, **ref.DEFAULTS[s["type"]], **case.get(s["type"] + "_defaults", {}), **s}
-            self.sensors.append(ref.Sensor(self.diameter, self.obscuration, airmass, **key))
+            self.sensors.append(ref.Sensor(self.diameter, self.obscuration, airmass, **{**key, "slope": slope}))
         self.targets = ref.targets(case["targets"])
-        self.truths = [ref.Sensor(self.diameter, self.obscuration, airmass, dm["nssp"], t) for t in self.targets]
-        self.mirror = Mirror(self.truths[0], self.obscuration, dm.get("coupling", 0.2), dm.get("mu", 3e-3), slope)
+        self.truths = [ref.Sensor(self.diameter, self.obscuration, airmass, dm["nssp"], t, slope=slope) for t in self.targets]
+        self.mirror = Mirror(self.truths[0], self.obscuration, dm.get("coupling", 0.2), dm.get("mu", 3e-3))
         self.delay = case.get("loop", {}).get("delay", 0.)
         profiles = [ref.profile_layers(p, airmass) for p in case["atmosphere"]["profiles"]]
         self.layers0, self.layers = profiles[tor], profiles[exposure]
@@ -127,19 +119,19 @@ class Truth:
         for i, w in enumerate(self.sensors):
             noise[n[i]:n[i + 1], n[i]:n[i + 1]] = ref.noise(w, layers)
             for j, v in enumerate(self.sensors[:i + 1]):
-                c = cov_slopes(w, v, layers, self.slope)
+                c = cov_slopes(w, v, layers)
                 out[n[i]:n[i + 1], n[j]:n[j + 1]] = c
                 out[n[j]:n[j + 1], n[i]:n[i + 1]] = c.T
         return out + noise, noise
 
     def reconstructor(self, t):
         """W of a target, commands [m] from slopes [arcsec]."""
-        ctm = np.concatenate([cov_slopes(self.truths[t], v, self.layers0, self.slope) for v in self.sensors], axis=1)
+        ctm = np.concatenate([cov_slopes(self.truths[t], v, self.layers0) for v in self.sensors], axis=1)
         return self.mirror.Dplus @ np.linalg.solve(self.Cmm0, ctm.T).T
 
     def phase(self, x, t):
         """Covariance of the phase at points x with all slopes [m arcsec]."""
-        return np.concatenate([cov_phase(x, self.targets[t], v, self.layers, self.slope, self.delay)
+        return np.concatenate([cov_phase(x, self.targets[t], v, self.layers, self.delay)
                                for v in self.sensors], axis=1)
 
     def residual(self, x, t, cross=1., noise=True):
@@ -176,11 +168,10 @@ class Truth:
                 continue
             parts, weights = [x + np.array(self.targets[t]) / ARCSEC * l.altitude - l.wind * self.delay], []
             for v in self.sensors:
-                for axis in (0, 1):
-                    if sees(v, l):
-                        p, w = nodes(v, l.altitude, axis, self.slope)
-                        parts.append(p.reshape(-1, 2))
-                        weights.append(w)
+                if sees(v, l):
+                    place, weight, first = v.nodes(2 * ORDER)
+                    parts.append(v.on_layer(place, l.altitude))
+                    weights.append((weight, first))
             at = np.cumsum([0] + [len(p) for p in parts])
             p = np.concatenate(parts)
             C = half_structure(p, p, l)                     # plus a common piston, which nothing sees
@@ -189,9 +180,10 @@ class Truth:
             phase += screen[:at[1]]
             k = 0
             for i, v in enumerate(self.sensors):
-                for axis in (0, 1):
-                    if sees(v, l):
-                        s = screen[at[k + 1]:at[k + 2]].reshape(v.nsub, len(weights[k]), count)
-                        slopes[n[i] + axis * v.nsub:n[i] + (axis + 1) * v.nsub] += np.einsum("iat,a->it", s, weights[k])
-                        k += 1
+                if sees(v, l):
+                    (weight, first), phases = weights[k], ARCSEC * screen[at[k + 1]:at[k + 2]]
+                    for axis in (0, 1):
+                        slopes[n[i] + axis * v.nsub:n[i] + (axis + 1) * v.nsub] += outlines.sums(
+                            phases * weight[:, axis:axis + 1], first, 0)
+                    k += 1
         return phase - self.mirror.influence(x) @ (self.reconstructor(t) @ slopes)

@@ -107,6 +107,12 @@ inline cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_
     memset(p, value, bytes);
     return cudaSuccess;
 }
+static inline cudaError_t cudaMemset2DAsync(void *p, size_t pitch, int value, size_t width,
+                                            size_t height, cudaStream_t) {
+    for (size_t i = 0; i < height; i++)
+        memset((char *)p + i * pitch, value, width);
+    return cudaSuccess;
+}
 inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
                                    cudaStream_t) {
     memcpy(to, from, bytes);

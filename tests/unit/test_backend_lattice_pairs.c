@@ -69,9 +69,25 @@ static double *dense_of(fixture *f, const lattice_pairs *a) {
     return host;
 }
 
-/* Error of X C / 2 as a whole; X is v x m. */
+/* Of X (Y - Z)' + (Y - Z) X', squared. */
+static double squared_norm(int64_t v, int64_t m, const double *x, const double *y,
+                           const double *z) {
+    double sum = 0;
+    for (int64_t i = 0; i < v; i++)
+        for (int64_t j = 0; j < v; j++) {
+            double one = 0;
+            for (int64_t k = 0; k < m; k++)
+                one += x[i + k * v] * (y[j + k * v] - (z ? z[j + k * v] : 0)) +
+                       x[j + k * v] * (y[i + k * v] - (z ? z[i + k * v] : 0));
+            sum += one * one;
+        }
+    return sum;
+}
+
+/* Error of X C / 2 as a whole, or, where subapertures are partly lit, which leaves that an
+ * antisymmetric part, of X C X'; X is v x m, its leading dimension a multiple of 8. */
 static double error_of(fixture *f, lattice_pairs *a, toeplitz_type t, const double *c, int64_t v) {
-    const int64_t m = f->e.m, count = v * m;
+    const int64_t m = f->e.m, count = v * m, ld = (v + 7) / 8 * 8;
     const size_t size = t == TOEPLITZ_D ? 8 : 4;
     double *x = malloc((size_t)count * sizeof *x), *dx, gap = 0, norm = 0;
     char *y = malloc((size_t)count * size);
@@ -83,25 +99,34 @@ static double error_of(fixture *f, lattice_pairs *a, toeplitz_type t, const doub
     case_ok(engine_doubles(&f->e, count, "a test", &dx));
     case_ok(engine_copy(&f->e, dx, x, count));
     case_ok(engine_array(&f->e, (size_t)count * size, "a test", &dy));
-    case_ok(engine_array(&f->e, (size_t)count * size, "a test", (void **)&half));
+    case_ok(engine_array(&f->e, (size_t)(ld * m) * size, "a test", (void **)&half));
     in = t == TOEPLITZ_D ? (void *)dx : half;
     if (t == TOEPLITZ_S)
-        must(be->fp16->cast_to_single(f->e.ctx, v, m, dx, v, (float *)(void *)half, v));
+        must(be->fp16->cast_to_single(f->e.ctx, v, m, dx, v, (float *)(void *)half, ld));
     else if (t == TOEPLITZ_FP16)
-        must(be->fp16->cast_to_fp16(f->e.ctx, BACKEND_D, v, m, 15, dx, v, half, v));
+        must(be->fp16->cast_to_fp16(f->e.ctx, BACKEND_D, v, m, 15, dx, v, half, ld));
     case_ok(engine_work(&f->e, lattice_pairs_workspace(&f->e, a, v)));
-    case_ok(lattice_pairs_apply(&f->e, a, v, t == TOEPLITZ_FP16 ? 0x1p-16 : 0.5, in, v, 0, dy, v));
+    case_ok(lattice_pairs_apply(&f->e, a, v, t == TOEPLITZ_FP16 ? 0x1p-16 : 0.5, in,
+                                t == TOEPLITZ_D ? v : ld, 0, dy, v));
     down(f, y, dy, (size_t)count * size);
+    double *want = calloc((size_t)count, sizeof *want), *is = calloc((size_t)count, sizeof *is);
+    assert_true(want && is);
     for (int64_t j = 0; j < m; j++)
         for (int64_t i = 0; i < v; i++) {
-            double want = 0;
             for (int64_t k = 0; k < m; k++)
-                want += 0.5 * x[i + k * v] * c[k + j * m];
-            const double is = t == TOEPLITZ_D ? ((double *)(void *)y)[i + j * v]
-                                              : ((float *)(void *)y)[i + j * v];
-            gap += (is - want) * (is - want);
-            norm += want * want;
+                want[i + j * v] += 0.5 * x[i + k * v] * c[k + j * m];
+            is[i + j * v] = t == TOEPLITZ_D ? ((double *)(void *)y)[i + j * v]
+                                            : ((float *)(void *)y)[i + j * v];
         }
+    if (a->outlines.most > 0) {
+        gap = squared_norm(v, m, x, is, want);
+        norm = squared_norm(v, m, x, want, NULL);
+    }
+    for (int64_t i = 0; i < count && a->outlines.most == 0; i++) {
+        gap += (is[i] - want[i]) * (is[i] - want[i]);
+        norm += want[i] * want[i];
+    }
+    free(want), free(is);
     be->release(f->e.ctx, dx), be->release(f->e.ctx, dy), be->release(f->e.ctx, half);
     free(x), free(y);
     return sqrt(gap / norm);
@@ -123,15 +148,16 @@ static void test_products(void **state) {
             case_ok(lattice_pairs_init(&f.s, &a));
             assert_int_equal(a.ngroup, 5);
             assert_memory_equal(a.of, group_of, sizeof group_of);
-            case_ok(lattice_pairs_open(&f.e, types[k].t, &a));
+            case_ok(lattice_pairs_open(&f.e, types[k].t, 5, &a));
             for (int p = 0; p < 2; p++) {
                 case_ok(engine_load(&f.e, &f.p[p]));
-                case_ok(lattice_pairs_load(&f.e, &a));
+                case_ok(lattice_pairs_load(&f.e, 10, &a));
                 double *c = dense_of(&f, &a);
                 const double e = error_of(&f, &a, types[k].t, c, p == 0 ? 5 : 2);
                 print_message("%s, type %d: relative error %.1e\n",
                               gradient ? "mean gradients" : "points", k, e);
-                assert_true(e <= types[k].most);
+                /* entries with outlines are symmetric to 1e-12 */
+                assert_true(e <= fmax(types[k].most, a.outlines.most > 0 ? 1e-10 : 0));
                 free(c);
             }
             lattice_pairs_close(&f.e, &a);

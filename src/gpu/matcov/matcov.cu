@@ -339,6 +339,13 @@ static status values(backend_cov *c, int a, int b, matcov_values *v) {
     return MOAO_OK;
 }
 
+static status outlined(backend_cov *c, backend_type t, int a, int b, void *e, int64_t lde) {
+    const gpu_cov_set_direction aim = axis_set_direction(c);
+    if (a < 0 || b < 0 || a >= c->nsensor || b >= c->nsensor)
+        return status_fail(MOAO_INPUT, "outlined: there is no such sensor");
+    return gpu_cov_outlined(c, &aim, t, a, b, e, lde);
+}
+
 const backend_matcov backend_matcov_gpu = {
     .size = sizeof(backend_matcov),
     .bytes = gpu_cov_bytes,
@@ -349,6 +356,7 @@ const backend_matcov backend_matcov_gpu = {
     .fill_cmm = fill_cmm,
     .fill_ctt = fill_ctt,
     .values = values,
+    .outlined = outlined,
     .open_target = open_target,
     .close_target = close_target,
     .aim = aim,

@@ -75,6 +75,8 @@ struct gpu_cov_sensor {
     const int2 *place;     /* [nsub] ix, iy */
     const double2 *centre; /* [nsub] registered [m] */
     const int *patch;      /* [nsub] all of them, by patches of 8 x 4 */
+    matcov_outline outline;
+    int phase_class; /* of mean gradients with the phase at a point, or -1 */
     const int *minus[2][2], *plus[2][2];
     const double2 *edge[2][2];
 };

@@ -184,7 +184,8 @@ static status add_means(block *b, const twin *r, const twin *c, matcov_link link
     memcpy(j.col, c->at, sizeof j.col);
     j.pair = gpu_cov_pair_of(b->c, link.gradient, link.swapped);
     bool done = false;
-    if (b->type == BACKEND_S && b->c->difference)
+    /* whose rows are on a lattice */
+    if (b->type == BACKEND_S && b->c->difference && b->c->host[r->sensor].noutline == 0)
         GPU_TRY(gpu_cov_by_surface(b->c, p, &j, &done));
     if (!done)
         p->job[p->njob++] = j;
@@ -270,6 +271,39 @@ static status fill_means(block *b, const piece *rows, int nrow, const piece *col
     return st;
 }
 
+/* Sides of the block, of one sensor each; returns how many. */
+static int sides_of(const piece *p, int n, gpu_outline_side *out) {
+    int count = 0;
+    for (int i = 0; i < n; i++) {
+        if (i == 0 || p[i].sensor != p[i - 1].sensor)
+            out[count++] = gpu_outline_side{(short)p[i].sensor, {0, 0}, {0, 0}, {0, 0}};
+        gpu_outline_side *s = &out[count - 1];
+        s->k0[p[i].axis] = p[i].k0, s->k1[p[i].axis] = p[i].k0 + p[i].n;
+        s->at[p[i].axis] = p[i].at - p[i].k0;
+    }
+    return count;
+}
+
+/* What outlines change of all of the block. */
+static status add_outlines(block *b, const piece *rows, int nrow, const piece *cols, int ncol) {
+    const gpu_cov_entries *e = &b->like;
+    gpu_outline_side *r = (gpu_outline_side *)malloc((size_t)(nrow + ncol + 1) * sizeof *r);
+    gpu_cov_outlines p = gpu_cov_outlines_of(b->c, &b->edges.aim, b->type);
+    status st = r ? MOAO_OK : status_fail(MOAO_MEMORY, "no memory for the parts of a block");
+    const int nr = r ? sides_of(rows, nrow, r) : 0, nc = r ? sides_of(cols, ncol, r + nr) : 0;
+    p.whole.part = e->part;
+    p.whole.a = e->a, p.whole.lda = e->lda, p.whole.i0 = e->i0, p.whole.j0 = e->j0;
+    p.both = p.whole;
+    for (int j = 0; j < nc; j++)
+        for (int i = 0; i < nr && st == MOAO_OK; i++)
+            st = gpu_cov_add_outlines(b->c, &p, &r[i], &r[nr + j],
+                                      link_of(b, r[i].sensor, r[nr + j].sensor), e->tables);
+    if (st == MOAO_OK)
+        st = gpu_cov_flush_outlines(b->c, &p);
+    free(r);
+    return st;
+}
+
 status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_set_direction *aim,
                     const gpu_cov_table *tables, backend_type t, char part, unsigned with,
                     gpu_cov_region g, void *a, int64_t lda) {
@@ -307,6 +341,8 @@ status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_set_direction *aim,
     status st = fill_pieces(&b, rows, nrow, cols, ncol);
     if (st == MOAO_OK && c->means.nclass > 0)
         st = fill_means(&b, rows, nrow, cols, ncol);
+    if (st == MOAO_OK && c->means.nclass > 0)
+        st = add_outlines(&b, rows, nrow, cols, ncol);
     free(rows);
     return st;
 }
@@ -331,7 +367,18 @@ status gpu_cov_fill_single(backend_cov *c, const gpu_cov_set_direction *aim, int
     if (link.gradient >= 0)
         j.pair = gpu_cov_pair_of(c, link.gradient, link.swapped);
     GPU_TRY(gpu_cov_by_surface(c, &p, &j, done));
-    return *done ? MOAO_OK : gpu_cov_by_pairs(c, &p, &j, gpu_cov_reach(c, false), done);
+    if (!*done)
+        GPU_TRY(gpu_cov_by_pairs(c, &p, &j, gpu_cov_reach(c, false), done));
+    if (!*done)
+        return MOAO_OK;
+    gpu_cov_outlines o = gpu_cov_outlines_of(c, aim, BACKEND_S);
+    o.whole.a = a, o.whole.lda = lda, o.whole.to_fp16 = to_fp16;
+    o.both = o.whole;
+    const gpu_outline_side r = {j.rs, {0, 0}, {j.nr, j.nr}, {0, j.row[1]}};
+    const int to = j.ck + j.nc;
+    const gpu_outline_side s = {j.cs, {j.ck, j.ck}, {to, to}, {-j.ck, apart - j.ck}};
+    GPU_TRY(gpu_cov_add_outlines(c, &o, &r, &s, link, NULL));
+    return gpu_cov_flush_outlines(c, &o);
 }
 
 status gpu_cov_fill_both(backend_cov *c, const gpu_cov_set_direction *aim,

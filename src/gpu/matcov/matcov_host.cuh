@@ -7,6 +7,7 @@
 #include "gpu/core/common.cuh"
 #include "gradient.cuh"
 #include "matcov.cuh"
+#include "outline.cuh"
 #include "pairs.cuh"
 
 /* Host copy of what cuts a block into jobs. */
@@ -17,6 +18,8 @@ struct host_sensor {
     double size, rot;          /* of a subaperture [m]; [rad] */
     double altitude, shift[2]; /* of the star; registration, in the sensor's axes [m] */
     double dir[2];             /* [rad] */
+    int noutline;              /* outlines, */
+    const int *outline;        /* of these subapertures, in order */
     double reach;              /* no point of a subaperture is further from the axis [m] */
 };
 
@@ -108,6 +111,25 @@ double gpu_cov_reach(const backend_cov *c, bool points);
 /* Launch the jobs of p, of one number of axes, and empty it. */
 status gpu_cov_flush_means(backend_cov *c, backend_type t, gpu_cov_means *p);
 gpu_cov_pair gpu_cov_pair_of(const backend_cov *c, int gradient, bool swapped);
+
+/* Outlines (outline_block.cu). Jobs gathered for a block, of the two kinds of launch. */
+struct gpu_cov_outlines {
+    backend_type type;
+    gpu_outlines whole, both;
+};
+gpu_cov_outlines gpu_cov_outlines_of(const backend_cov *c, const gpu_cov_set_direction *aim,
+                                     backend_type t);
+/* A pair of sides of the block; tables: NULL, or those of the list. */
+status gpu_cov_add_outlines(backend_cov *c, gpu_cov_outlines *p, const gpu_outline_side *rows,
+                            const gpu_outline_side *cols, matcov_link link,
+                            const gpu_cov_table *tables);
+status gpu_cov_flush_outlines(backend_cov *c, gpu_cov_outlines *p);
+/* A job of points, or of edge points of a sensor, that is done; scale: of a phase and of a slope
+ * over 1 m. */
+status gpu_cov_outline_points(backend_cov *c, const gpu_cov_means *p, backend_type t, double scale);
+/* The operation `outlined`. */
+status gpu_cov_outlined(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t, int a,
+                        int b, void *e, int64_t lde);
 
 /* Rows i0 .. i0 + ni and columns j0 .. j0 + nj of the matrix of a list of pairs. */
 struct gpu_cov_region {

@@ -113,6 +113,38 @@ static void place_edges(gpu_arena *r, const matcov_sensor *v, int axis, int orde
         h->minus[axis] = minus, h->plus[axis] = plus;
 }
 
+/* n numbers into the arena; where they are on the device. */
+template <class T> static const T *place_copy(gpu_arena *r, const T *from, size_t n) {
+    T *to;
+    const T *at = gpu_take(r, n, &to);
+    for (size_t i = 0; to && i < n; i++)
+        to[i] = from[i];
+    return at;
+}
+
+/* Outlines, as the device has them; their subapertures on the host. */
+static const int *place_outline(gpu_arena *r, const matcov_outline *o, int nsub,
+                                matcov_outline *d) {
+    int *sub;
+    if (o->n == 0)
+        return NULL;
+    d->n = o->n, d->always = o->always;
+    d->number = place_copy(r, o->number, nsub);
+    d->sub = gpu_take(r, o->n, &sub);
+    for (int i = 0; sub && i < o->n; i++)
+        sub[i] = o->sub[i];
+    d->moments = place_copy(r, o->moments, 6 * (size_t)o->n);
+    for (int set = 0; set < MATCOV_SETS; set++) {
+        const size_t n = o->first[set][o->n];
+        d->first[set] = place_copy(r, o->first[set], o->n + 1);
+        d->x[set] = place_copy(r, o->x[set], n);
+        d->y[set] = place_copy(r, o->y[set], n);
+        for (int axis = 0; axis < 2; axis++)
+            d->w[set][axis] = place_copy(r, o->w[set][axis], n);
+    }
+    return sub;
+}
+
 /* Memory of one sensor; what it holds is written where the gpu_arena has a host side (d not NULL).
  */
 static status place_sensor(gpu_arena *r, const matcov_sensor *v, gpu_cov_sensor *d,
@@ -124,14 +156,22 @@ static status place_sensor(gpu_arena *r, const matcov_sensor *v, gpu_cov_sensor 
     const double2 *centres = gpu_take(r, v->nsub, &centre);
     const int *patches = gpu_take(r, v->nsub, &patch);
     status st = MOAO_OK;
+    matcov_outline outline = {};
+    const int *outlines = place_outline(r, &v->outline, v->nsub, &outline);
     if (d) {
-        *d = gpu_cov_sensor{v->size,     cos(v->rot),
-                            sin(v->rot), {v->shift[0], v->shift[1]},
-                            v->altitude, {v->dir[0], v->dir[1]},
-                            at,          centres,
-                            patches,     {},
-                            {},          {}};
+        *d = gpu_cov_sensor{v->size,
+                            cos(v->rot),
+                            sin(v->rot),
+                            {v->shift[0], v->shift[1]},
+                            v->altitude,
+                            {v->dir[0], v->dir[1]},
+                            at,
+                            centres,
+                            patches,
+                            outline,
+                            v->phase_class};
         *h = host_sensor{};
+        h->noutline = outline.n, h->outline = outlines;
         h->nssp = v->nssp, h->nsub = v->nsub;
         h->phase_class = v->phase_class;
         h->size = v->size, h->rot = v->rot, h->altitude = v->altitude;

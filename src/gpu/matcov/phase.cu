@@ -61,7 +61,7 @@ static status fill_difference(backend_cov *c, const gpu_cov_means *p, bool *done
     GPU_TRY(gpu_cov_by_surface(c, p, &job, done));
     if (!*done && job.cols == 2)
         GPU_TRY(gpu_cov_by_pairs(c, p, &job, gpu_cov_reach(c, true), done));
-    return MOAO_OK;
+    return *done ? gpu_cov_outline_points(c, p, BACKEND_S, formula_phase_scale(1.0)) : MOAO_OK;
 }
 
 /* left: they are differences between points, for which this was no way. */
@@ -73,7 +73,10 @@ static status fill_means(backend_cov *c, const gpu_cov_set_direction *aim, backe
     if (t == BACKEND_S && c->difference)
         GPU_TRY(fill_difference(c, &p, &done));
     *left = !done && p.job[0].pair.gradient < 0;
-    return done || *left ? MOAO_OK : gpu_cov_flush_means(c, t, &p);
+    if (done || *left)
+        return MOAO_OK;
+    GPU_TRY(gpu_cov_flush_means(c, t, &p));
+    return gpu_cov_outline_points(c, &p, t, formula_phase_scale(1.0));
 }
 
 /* Entries of slopes between points with mean gradients from `sums`, of edge points e0 .. e0 + ne of
@@ -120,6 +123,7 @@ status gpu_cov_fill_mixed(backend_cov *c, const gpu_cov_set_direction *aim, back
         j->pair.parts[0] = j->pair.parts[1] = 1;
         j->pair.scale = formula_slope_scale(h->size, b->size);
         GPU_TRY(gpu_cov_flush_means(c, BACKEND_D, &q));
+        GPU_TRY(gpu_cov_outline_points(c, &q, BACKEND_D, formula_slope_scale(1.0, h->size)));
         if (down)
             part.ck += at, part.nc = some, part.col += at;
         else
