@@ -189,13 +189,13 @@ static void add_page(text *t, const param_table *table) {
 
 static const char *const introduction[] = {
     "A parameter file is YAML. Several files may be given: mappings of a later one are merged into "
-    "those of the earlier ones, anything else replaces; `key=value` arguments come last, with keys "
-    "such as `telescope.zenith`, `sensors[2].magnitude` or `atmosphere.profiles[0].r0` (lists "
+    "those of the earlier ones, anything else replaces. `key=value` arguments come last, with keys "
+    "such as `telescope.zenith`, `sensors[2].magnitude` or `atmosphere.profiles[0].r0`. Lists "
     "count "
-    "from 0, in the files: a ring of stars is one item) or, with a sensor's name, "
-    "`sensors.LGS1.magnitude` (blanks and case of the name do not count; where both are given, a "
-    "name "
-    "goes before a number). Of alternatives, such as `r0` and `seeing`, the one given last counts.",
+    "from 0, as in the files: a ring of stars is one item. A sensor's name may stand for its "
+    "number "
+    "(`sensors.LGS1.magnitude`), without blanks and in any case; where both are given, a name goes "
+    "before a number. Of alternatives, such as `r0` and `seeing`, the one given last counts.",
     "A bare number has the unit stated here; a value may carry another one of its kind (`1.65 um`, "
     "`7.4 arcmin`, `10 min`). Words may be in upper case (`type: LGS`). File names are relative to "
     "the file that states them, else to the shipped parameter files (params/, or share/moao/params "

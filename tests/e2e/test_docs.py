@@ -55,7 +55,7 @@ def sentences(text):
     found = []
     for block in blocks:
         block = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`|\$[^$]*\$", "Code", block))
-        found += re.split(r"(?<=[.?!])[)*\"]* (?=[A-Z\"*(\[])", re.sub(r"\s+", " ", block).strip())
+        found += re.split(r"(?<=[.?!])[)*\"]* (?=[A-Z\"*(\[]|\w+: )", re.sub(r"\s+", " ", block).strip())
     return [s for s in found if s]
 
 
@@ -132,7 +132,7 @@ class Links(unittest.TestCase):
 
 class Sentences(unittest.TestCase):
     # sentences over 40 words that pages still have: the list only shrinks
-    LONG = {"CHANGELOG.md": 20, "docs/developing.md": 10, "docs/model.md": 32, "docs/parameters.md": 7, "docs/validation.md": 10}
+    LONG = {"CHANGELOG.md": 20, "docs/developing.md": 10, "docs/model.md": 32, "docs/validation.md": 10}
 
     def test_length(self):
         """No sentence has more than 40 words."""
