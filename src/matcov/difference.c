@@ -86,6 +86,8 @@ static status subtract_noise(const profile *p, const profile *p0, double beta, m
     TRY(ALLOC(tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars"));
     TRY(noise_init(s, p, mc->noise, mc->tiptilt));
     TRY(noise_init(s, p0, noise, tiptilt));
+    noise_raise(s, p, mc->noise);
+    noise_raise(s, p0, noise);
     *most = 0;
     for (size_t i = 0; i < n; i++) {
         mc->noise[i] -= beta * noise[i];

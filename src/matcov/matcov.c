@@ -28,6 +28,7 @@ static status prepare(const sys *s, const profile *p, bool targets, matcov *mc) 
     TRY(ALLOC(mc->noise, 3 * (s->m / 2), "noise of the sensors"));
     TRY(ALLOC(mc->tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars"));
     TRY(noise_init(s, p, mc->noise, mc->tiptilt));
+    noise_raise(s, p, mc->noise);
     mc->ts.kind = -1;
     TRY(gradients_init(mc->feet, mc->nsensor, targets ? &mc->ts : NULL, &mc->lay, &mc->kolmogorov,
                        &mc->means));

@@ -14,7 +14,7 @@
 
 #define MAGIC "moaopart"
 #define BYTE_ORDER_MARK 0x01020304u
-#define FORMAT_VERSION 3u
+#define FORMAT_VERSION 4u
 
 /* A part is this header, the CRC-32 of each image, the scalars, the images. */
 typedef struct { /* no padding: 8 + 2 * 4 + 8 * 4 + 2 * 4 + 2 * 8 + 2 * 4 bytes */
