@@ -255,14 +255,18 @@ static size_t most_work(const streamed *o) {
     const backend *be = o->base.e->be;
     const int64_t m = o->base.e->m, w = o->base.e->width;
     size_t most = 0;
-    for (int64_t j = 0; j < m; j += w) {
+    for (int64_t j = 0; j < m; j += o->b) { /* panels of the factor */
         const int64_t rows = m - j, n = rows < o->b ? rows : o->b;
         const size_t need[] = {be->workspace(BACKEND_SYRK, BACKEND_D, n, o->b),
                                be->workspace(BACKEND_POTRF, BACKEND_D, n, n),
                                be->workspace(BACKEND_TRSM, BACKEND_D, rows - n, n),
-                               be->workspace(BACKEND_TRSM, BACKEND_D, o->v, rows < w ? rows : w)};
+                               be->workspace(BACKEND_TRSM, BACKEND_D, o->v, n)};
         for (size_t i = 0; i < sizeof need / sizeof *need; i++)
             most = need[i] > most ? need[i] : most;
+    }
+    for (int64_t j = 0; j < m; j += w) { /* and of W */
+        const size_t need = be->workspace(BACKEND_TRSM, BACKEND_D, o->v, m - j < w ? m - j : w);
+        most = need > most ? need : most;
     }
     return most;
 }

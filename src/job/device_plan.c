@@ -29,7 +29,10 @@ void device_plan_make(const linop_pair *pair, const device_wants *w, const sys *
     p->pair = pair;
     /* 2816 = 22 tiles of 128 columns: with the 42 of 5336 actuators exactly 7 rounds of 132
      * multiprocessors. D+ Ctm takes 0.22 s, with 2048 (5.1 rounds) 0.24 s. */
-    const size_t large = pair->product->width > 0 ? (size_t)pair->product->width : 2816;
+    /* panels of a factor in the host's memory are those of W too, and two lie on the device */
+    const size_t large = pair->product->width > 0 && pair->factor->host == NULL
+                             ? (size_t)pair->product->width
+                             : 2816;
     p->width = w->width > 0 ? w->width : m >= 32768 ? large : m >= 4096 ? 1024 : 256;
     p->width = p->width < m ? p->width : m;
     linop_bytes_of(pair,
