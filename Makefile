@@ -114,11 +114,22 @@ $(B)/version.h $(B)/flags: FORCE
 NVCCFLAGS ?= -O3 -lineinfo
 GENCODE ?= -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90
 GPU_LIBS ?=
-cu_obj := $(patsubst %.cu,$(B)/%.cu.o,$(cu_src))
+# those that end in _real are compiled twice, side by side, with the type as the macro REAL
+cu_real := $(filter %_real.cu,$(cu_src))
+cu_obj := $(patsubst %.cu,$(B)/%.cu.o,$(filter-out $(cu_real),$(cu_src))) $(foreach t,double float,$(cu_real:%.cu=$(B)/%.$(t).cu.o))
+NVCC_COMPILE = $(NVCC) -std=c++17 $(NVCCFLAGS) $(GENCODE) -Xcompiler -fPIC,-fopenmp,-Wall -Isrc -Isrc/linalg/include -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(NVCC) -std=c++17 $(NVCCFLAGS) $(GENCODE) -Xcompiler -fPIC,-fopenmp,-Wall -Isrc -Isrc/linalg/include -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+	$(Q)$(NVCC_COMPILE)
+$(B)/%.double.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC,$< in double precision)
+	$(Q)$(NVCC_COMPILE) -DREAL=double
+$(B)/%.float.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC,$< in single precision)
+	$(Q)$(NVCC_COMPILE) -DREAL=float
 $(B)/libmoao_gpu.so: $(cu_obj)
 	$(call say,NVCC,$@)
 	$(Q)$(NVCC) -shared -cudart static $(GENCODE) -Xcompiler -fPIC,-fopenmp $(LDFLAGS_GPU) -o $@ $^ $(GPU_LIBS)

@@ -76,7 +76,7 @@ class Node:
         """Seconds and bits of a compressed factor by these devices together."""
         self.call(name, devices, len(devices),
                   [os.path.join(self.build, "bench/bench_tlr_cmm"), "backend=gpu", "parts=%d" % parts, "tolerance=0.5", "mixed=0",
-                   "dense=0", "rows=64", "timed=0", "repeat=2"], 100, MOAO_TLR_TOGETHER="1")
+                   "dense=0", "rows=64", "timed=0", "repeat=2"], 100)
         text = self.log(name)
         times = [float(x) for x in re.findall(r"tiles: factor, with entries +([\d.]+) s", text)]
         bits = re.findall(r"bits of X (\w+)", text)

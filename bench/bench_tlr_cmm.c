@@ -6,7 +6,7 @@
  * processor of its own, and the messages of MPI are counted. bench_tlr_cmm [backend=cpu: or gpu]
  * [file=params/mosaic.yaml] [key=value ...] [tolerance=1/8 of the noise] [tile=0] [width=0] [cut=0]
  * [parts=-1: the pipeline's] [rows=0: those of W] [mixed=1] [terms=0] [halves=0]
- * [dense=1] [distributed=0] [host=0] [room=0: GB, with host] [order=sensor: or joint, morton]
+ * [dense=1] [distributed=0] [host=0] [room=0: GB, with host]
  * [memory=1 GB: for intermediate products] [repeat=1: factors made] [timed=1: each step is waited
  * for] */
 #include "timing.h"
@@ -223,7 +223,6 @@ static void say_steps(const tlr_report *r) {
 
 static tlr_options o = {
     .cut = -1, .seed = 1, .singles = true, .mixed = true, .timed = true, .parts = -1};
-static tlr_order order = TLR_KD;
 static tlr_group group;
 static int repeat = 1;
 
@@ -253,11 +252,11 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
     tlr *l;
     check(tlr_cmm_noise(e.mc, e.m, &o.tau));
     o.tau *= part;
-    check(tlr_cmm_open(&e, tile, order, c));
+    check(tlr_cmm_open(&e, tile, c));
     if (o.width == 0)
         o.width = tlr_cmm_width(tile);
     c->strip = room_for(e.m * tlr_cmm_widest(&s));
-    check(tlr_group_open(&e, true, o.distributed, false, &group));
+    check(tlr_group_open(&e, true, false, &group));
     c->group = &group;
     if (o.parts < 0)
         o.parts = tlr_group_parts(&group, o.distributed, e.m);
@@ -287,19 +286,19 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
            100.0 * (double)k.fp16 / (double)k.columns, (long long)k.dense_fp16);
     if (world.size == 1)
         printf("    error %.2e\n", error_of(l, c));
-    printf("    order %s, tolerance %.2e arcsec^2, tiles of %lld: %.3f GB of %.3f; rank %.1f on "
+    printf("    tolerance %.2e arcsec^2, tiles of %lld: %.3f GB of %.3f; rank %.1f on "
            "average, "
            "%lld of %lld tiles "
            "dense, %lld empty\n",
-           tlr_cmm_orders[order], o.tau, (long long)k.order, k.bytes / 1e9, k.bytes_dense / 1e9,
-           k.mean, (long long)k.dense, (long long)k.tiles, (long long)k.empty);
+           o.tau, (long long)k.order, k.bytes / 1e9, k.bytes_dense / 1e9, k.mean,
+           (long long)k.dense, (long long)k.tiles, (long long)k.empty);
     if (o.host)
         printf("    %.1f GB came from the host's memory, up to %d super-panels at a time\n",
                report.fetched / 1e9, report.together);
     if (o.distributed)
         printf("    of these %.3f GB on the first rank\n", k.here / 1e9);
-    const spent t = ONCE(
-        tlr_predict(&s, &a.profiles[0], tile, order, (int)lround(-8 * log2(part)), o.fp16, &p));
+    const spent t =
+        ONCE(tlr_predict(&s, &a.profiles[0], tile, (int)lround(-8 * log2(part)), o.fp16, &p));
     printf("    predicted in %.1f s: %.3f GB (%.2f times), rank %.1f, %.0f of %.0f tiles dense\n",
            t.wall, p.bytes / 1e9, p.bytes / k.bytes, p.mean, p.dense * p.tiles, p.tiles);
     return l;
@@ -326,9 +325,6 @@ static void read_arguments(int argc, char **argv) {
             o.timed = atoi(argv[i] + 6) != 0;
         else if (!strncmp(argv[i], "tolerance=", 10))
             part = atof(argv[i] + 10);
-        else if (!strncmp(argv[i], "order=", 6))
-            while (order < TLR_MORTON && strcmp(argv[i] + 6, tlr_cmm_orders[order]) != 0)
-                order++;
         else if (!strncmp(argv[i], "tile=", 5))
             tile = atoll(argv[i] + 5);
         else if (!strncmp(argv[i], "width=", 6))

@@ -1,4 +1,4 @@
-/* D+ = J M^-1 D' in its parts, for bench_fp16_solve and bench_raw_space: J M^-1, and D' as a
+/* D+ = J M^-1 D' in its parts, for bench_fp16_solve: J M^-1, and D' as a
  * sparse matrix. */
 #ifndef MOAO_BENCH_FP16_SOLVE_RAW_H
 #define MOAO_BENCH_FP16_SOLVE_RAW_H

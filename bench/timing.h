@@ -28,22 +28,6 @@ static inline int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Change a size of a plugin's tuning; on a backend that is none, or has none of that name: nothing.
- */
-static inline void tune(const backend *of, const char *name, int64_t value) {
-    Dl_info info;
-    void *lib = dladdr(*(void *const *)&of->describe, &info)
-                    ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD)
-                    : NULL;
-    int64_t (*set)(const char *, int64_t);
-    if (lib == NULL)
-        return;
-    *(void **)&set = dlsym(lib, "moao_gpu_tune");
-    if (set != NULL)
-        set(name, value);
-    dlclose(lib);
-}
-
 #define REPEAT 9
 
 /* Median time of a few calls until their results are there [s], after one that warms up. The

@@ -2,6 +2,7 @@
 
 #include "backend/families.h"
 #include "base/machine.h"
+#include "base/machine_constants.h"
 #include "base/progress.h"
 #include "cmd_check.h"
 #include "job/launch.h"
@@ -53,7 +54,7 @@ static machine_kind described(const comm *c, const cmdline *cl, const machine_ro
                       .base = room->base};
     k.memory = cl->memory > 0 ? cl->memory : (double)room->available * c->node_size;
     k.rate = cl->gflops > 0 ? 1e9 * cl->gflops
-             : cl->gpus > 0 ? PLAN_GPU_RATE
+             : cl->gpus > 0 ? MACHINE_GPU_RATE
                             : room->rate / room->threads;
     return k;
 }
@@ -81,7 +82,7 @@ static status plan_here(const comm *c, const setup *u, const plan_sizes *z, mach
         machine_kind k = {.nodes = 1, .gpus = room.nrank, .cores = cores * room.nrank};
         k.memory = (double)room.available * room.nrank;
         k.base = room.base;
-        k.rate = f->cl->gflops > 0 ? 1e9 * f->cl->gflops : PLAN_GPU_RATE;
+        k.rate = f->cl->gflops > 0 ? 1e9 * f->cl->gflops : MACHINE_GPU_RATE;
         st = advise_nodes(u, z, &k, limit, &f->here);
         if (st != MOAO_OK || wanted == BACKEND_GPU || f->here.fits)
             return st;

@@ -427,7 +427,6 @@ static void write_ranks(json *j, const tlr_prediction *r) {
     if (r->tile == 0)
         return;
     json_object(j, "compression");
-    json_string(j, "order", tlr_cmm_orders[r->order]);
     json_integer(j, "tile", r->tile);
     json_number(j, "tiles", r->tiles);
     json_number(j, "mean_rank", r->mean);

@@ -65,7 +65,7 @@ def environment(**more):
                OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_btl_vader_single_copy_mechanism="none",
                OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     env.update(more)
-    if env.get("MOAO_FAULT"):  # the program itself has no faults
+    if env.get("MOAO_FAULT") or env.get("MOAO_TEST_PROJECTION"):  # the program itself has neither
         env["LD_PRELOAD"] = " ".join([FAULTS] + env.get("LD_PRELOAD", "").split())
     return env
 

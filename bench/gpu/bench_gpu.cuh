@@ -138,24 +138,4 @@ static inline void bench_row(const char *op, backend_type t, const char *shape, 
                 ceiling > 0 ? tf / ceiling : 0);
 }
 
-/* name=value arguments change the plugin's sizes. */
-static inline void bench_tune(const char *arg) {
-    const char *eq = strchr(arg, '=');
-    const std::string name(arg, eq);
-    typedef int64_t tune(const char *, int64_t);
-    tune *set = NULL;
-    /* entries that no check of arguments of this program stands before lie in the plugin */
-    for (const void *entry : {(const void *)be->hier->sums, (const void *)be->describe,
-                              (const void *)be->trsm}) {
-        Dl_info info;
-        void *library = dladdr(entry, &info) ? dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD) : NULL;
-        if (!set && library)
-            set = (tune *)dlsym(library, "moao_gpu_tune");
-    }
-    if (!set || set(name.c_str(), atoll(eq + 1)) < 0) {
-        fprintf(stderr, "unknown size %s\n", arg);
-        exit(1);
-    }
-}
-
 #endif

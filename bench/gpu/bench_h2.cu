@@ -1,7 +1,8 @@
-/* H2 matrices of the covariance of Boukaram et al., section 8: points of a jittered grid of the unit square,
- * exponential kernel of length 0.1, Chebyshev nodes 8 x 8 (leaves of 64) and 11 x 11 (coarser pairs).
- * Compression at several tolerances: bytes before and after, seconds; products with many vectors against the
- * copy's bandwidth. usage: bench_h2 [--csv FILE] [--seconds S] [--single] [compress | coarse | times]... */
+/* H2 matrices of the covariance of Boukaram et al., section 8: points of a jittered grid of the
+ * unit square, exponential kernel of length 0.1, Chebyshev nodes 8 x 8 (leaves of 64) and 11 x 11
+ * (coarser pairs). Compression at several tolerances: bytes before and after, seconds; products
+ * with many vectors against the copy's bandwidth. usage: bench_h2 [--csv FILE] [--seconds S]
+ * [--single] [compress | coarse | times]... */
 #include "bench_gpu.cuh"
 #include "linalg/hier/h2.h"
 #include <math.h>
@@ -34,11 +35,13 @@ struct problem {
         const int64_t side = (int64_t)ceil(sqrt((double)n));
         for (int64_t i = 0; i < n; i++) {
             x[2 * (size_t)i] = ((double)(i % side) + 0.1 + 0.8 * uniform(2 * i)) / (double)side;
-            x[2 * (size_t)i + 1] = ((double)(i / side) + 0.1 + 0.8 * uniform(2 * i + 1)) / (double)side;
+            x[2 * (size_t)i + 1] =
+                ((double)(i / side) + 0.1 + 0.8 * uniform(2 * i + 1)) / (double)side;
         }
         OK(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.1, 2, n, x.data(), &s));
         hier_options o = {};
-        o.kind = FORMAT_H2, o.type = type, o.leaf = leaf, o.order = order, o.eta = eta, o.mean_split = mean_split;
+        o.kind = HIER_H2, o.type = type, o.leaf = leaf, o.order = order, o.eta = eta,
+        o.mean_split = mean_split;
         const double begin = now();
         OK(hier_open(be, ctx, &s, &o, &f));
         seconds = now() - begin;
@@ -61,7 +64,8 @@ struct problem {
     }
 };
 
-static void compress(int64_t n, int order, double eta, int leaf, double tol, char weights, int samples, bool check) {
+static void compress(int64_t n, int order, double eta, int leaf, double tol, char weights,
+                     int samples, bool check) {
     problem p(n, order, eta, leaf);
     const double e0 = check ? p.error() : NAN;
     CU(cudaDeviceSynchronize());
@@ -72,14 +76,18 @@ static void compress(int64_t n, int order, double eta, int leaf, double tol, cha
     hier_info a;
     hier_describe(p.f, &a);
     const double low0 = 1e-6 * (double)(p.info.bytes - p.info.bytes_dense_part),
-                 low1 = 1e-6 * (double)(a.bytes - a.bytes_dense_part), dense = 1e-6 * (double)a.bytes_dense_part;
-    printf("%8lld %c %2d^2 eta %.2f leaf %3d tol %.0e %c %3d  build %7.3f s  compress %7.3f s  low rank %9.1f -> %8.1f MB (%5.1f x) "
+                 low1 = 1e-6 * (double)(a.bytes - a.bytes_dense_part),
+                 dense = 1e-6 * (double)a.bytes_dense_part;
+    printf("%8lld %c %2d^2 eta %.2f leaf %3d tol %.0e %c %3d  build %7.3f s  compress %7.3f s  low "
+           "rank %9.1f -> %8.1f MB (%5.1f x) "
            "dense %8.1f MB  rank %3d -> %3d (%3d)  error %.1e -> %.1e\n",
-           (long long)n, type == BACKEND_D ? 'D' : 'S', order, eta, leaf, tol, weights, samples, p.seconds, s, low0, low1,
-           low0 / low1, dense, p.info.rank_mean, a.rank_mean, a.rank_max, e0, e1);
+           (long long)n, type == BACKEND_D ? 'D' : 'S', order, eta, leaf, tol, weights, samples,
+           p.seconds, s, low0, low1, low0 / low1, dense, p.info.rank_mean, a.rank_mean, a.rank_max,
+           e0, e1);
     if (csv)
-        fprintf(csv, "%lld,%c,%d,%g,%d,%g,%c,%d,%g,%g,%g,%g,%g,%d,%d,%g,%g\n", (long long)n, type == BACKEND_D ? 'D' : 'S',
-                order, eta, leaf, tol, weights, samples, p.seconds, s, low0, low1, dense, a.rank_mean, a.rank_max, e0, e1);
+        fprintf(csv, "%lld,%c,%d,%g,%d,%g,%c,%d,%g,%g,%g,%g,%g,%d,%d,%g,%g\n", (long long)n,
+                type == BACKEND_D ? 'D' : 'S', order, eta, leaf, tol, weights, samples, p.seconds,
+                s, low0, low1, dense, a.rank_mean, a.rank_max, e0, e1);
     fflush(stdout);
 }
 
@@ -91,22 +99,27 @@ static void times(int64_t n, double tol) {
     hier_describe(p.f, &a);
     const size_t size = backend_size(type);
     void *big = bench_alloc((size_t)2 << 30);
-    const double copy = bench_time(7, [] {}, [&] {
-        CU(cudaMemcpyAsync(big, (char *)big + ((size_t)1 << 30), (size_t)1 << 30, cudaMemcpyDeviceToDevice, stream));
-    });
+    const double copy = bench_time(
+        7, [] {},
+        [&] {
+            CU(cudaMemcpyAsync(big, (char *)big + ((size_t)1 << 30), (size_t)1 << 30,
+                               cudaMemcpyDeviceToDevice, stream));
+        });
     CU(cudaFree(big));
     const double rate = 2.0 * 1073741824.0 / copy * 1e-6;
-    printf("# n = %lld %c: rank %d, %.1f MB, copy %.0f GB/s; columns, ms, TFLOP/s, GB/s of once, share of the copy\n",
+    printf("# n = %lld %c: rank %d, %.1f MB, copy %.0f GB/s; columns, ms, TFLOP/s, GB/s of once, "
+           "share of the copy\n",
            (long long)n, type == BACKEND_D ? 'D' : 'S', a.rank_mean, 1e-6 * (double)a.bytes, rate);
     for (int64_t cols : {1, 8, 64, 256}) {
         const size_t bytes = size * (size_t)(n * cols), lwork = hier_workspace(p.f, 'L', cols);
         void *x = bench_alloc(bytes), *y = bench_alloc(bytes), *work = bench_alloc(lwork);
         bench_fill(type, x, n, cols, 1, 0);
-        const double ms = bench_time(7, [] {}, [&] {
-            OK(hier_apply(p.f, 'L', 'N', 'A', cols, 1, x, n, 0, y, n, work, lwork));
-        });
+        const double ms = bench_time(
+            7, [] {},
+            [&] { OK(hier_apply(p.f, 'L', 'N', 'A', cols, 1, x, n, 0, y, n, work, lwork)); });
         const double once = ((double)a.bytes + 2 * (double)bytes) / ms * 1e-6;
-        printf("  %4lld %9.3f %7.2f %8.0f %6.2f\n", (long long)cols, ms, a.flops * (double)cols / ms * 1e-9, once, once / rate);
+        printf("  %4lld %9.3f %7.2f %8.0f %6.2f\n", (long long)cols, ms,
+               a.flops * (double)cols / ms * 1e-9, once, once / rate);
         fflush(stdout);
         CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(work));
     }
@@ -114,10 +127,12 @@ static void times(int64_t n, double tol) {
     const plan *q = &h->plan;
     const int64_t cols = 64;
     const size_t bytes = size * (size_t)(n * cols), lwork = hier_workspace(p.f, 'L', cols);
-    char *x = (char *)bench_alloc(bytes), *y = (char *)bench_alloc(bytes), *work = (char *)bench_alloc(lwork);
+    char *x = (char *)bench_alloc(bytes), *y = (char *)bench_alloc(bytes),
+         *work = (char *)bench_alloc(lwork);
     CU(cudaMemset(work, 0, lwork));
     bench_fill(type, x, n, cols, 1, 0);
-    const hier_operand from[FORMATS_OPERANDS] = {{x, n}, {work, h->ranks}, {work + lwork / 2, h->ranks}, {NULL, 1}};
+    const hier_operand from[FORMATS_OPERANDS] = {
+        {x, n}, {work, h->ranks}, {work + lwork / 2, h->ranks}, {NULL, 1}};
     for (int l = 0; l < q->launches; l++) {
         const hier_gemm_sums s = plan_part(q, l);
         double flops = 0;
@@ -125,12 +140,17 @@ static void times(int64_t n, double tol) {
             for (int e = 0; e < q->sum[b].terms; e++)
                 flops += 2.0 * q->sum[b].m * q->term[q->sum[b].first + e].k * (double)cols;
         const bool last = l + 1 == q->launches;
-        const double ms = bench_time(3, [] {}, [&] {
-            OK(be->hier->sums(ctx, type, 'L', &s, cols, 1, from, 0, last ? y : l < h->sums_up ? work : work + lwork / 2,
-                                 last ? n : h->ranks));
-        });
-        printf("    launch %2d: %6lld sums of up to %3lld, %8.3f ms, %6.2f TFLOP/s\n", l, (long long)s.count, (long long)s.most, ms,
-               flops / ms * 1e-9);
+        const double ms = bench_time(
+            3, [] {},
+            [&] {
+                OK(be->hier->sums(ctx, type, 'L', &s, cols, 1, from, 0,
+                                  last             ? y
+                                  : l < h->sums_up ? work
+                                                   : work + lwork / 2,
+                                  last ? n : h->ranks));
+            });
+        printf("    launch %2d: %6lld sums of up to %3lld, %8.3f ms, %6.2f TFLOP/s\n", l,
+               (long long)s.count, (long long)s.most, ms, flops / ms * 1e-9);
     }
     CU(cudaFree(x)), CU(cudaFree(y)), CU(cudaFree(work));
 }
@@ -152,7 +172,8 @@ int main(int argc, char **argv) {
     if (file) {
         csv = fopen(file, "a");
         if (ftell(csv) == 0)
-            fprintf(csv, "n,type,order,eta,leaf,tol,weights,samples,build_s,compress_s,low_before_mb,low_after_mb,dense_mb,rank,"
+            fprintf(csv, "n,type,order,eta,leaf,tol,weights,samples,build_s,compress_s,low_before_"
+                         "mb,low_after_mb,dense_mb,rank,"
                          "rank_max,error_before,error_after\n");
     }
     const double fine = type == BACKEND_D ? 1e-7 : 1e-5;

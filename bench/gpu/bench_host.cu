@@ -78,10 +78,7 @@ int main(int argc, char **argv) {
     bool solve = true;
     bench_open(file ? argv[2] : NULL);
     for (at += file ? 2 : 0; at < argc; at++) {
-        if (strchr(argv[at], '=')) {
-            bench_tune(argv[at]);
-            printf("%s\n", argv[at]);
-        } else if (sscanf(argv[at], "%ldx%ld", &n, &nrhs) == 2) {
+        if (sscanf(argv[at], "%ldx%ld", &n, &nrhs) == 2) {
             host_case(solve, n, nrhs);
             cases++;
         } else {

@@ -41,11 +41,6 @@ static size_t pair_at(int i, int j) {
     return (size_t)i * (size_t)(i + 1) / 2 + (size_t)j;
 }
 
-double ast_scores_bytes(const ast_case *k) {
-    const double nc = k->ncand, n = (double)k->n;
-    return 8 * (nc * nc * n * n + nc * n * n + nc * (nc + 1) / 2 * n * n * k->ntarget);
-}
-
 /* --- what all workers share --- */
 
 /* Blocks of G of target t with candidate i and all j <= i, on the host. eq = (2 rs - r0) area, of

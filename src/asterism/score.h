@@ -23,9 +23,6 @@ typedef struct ast_worker ast_worker; /* a context and its buffers; one thread a
 /* Local. `k` is borrowed. */
 status ast_scores_init(const backend *be, int device, const ast_case *k, ast_scores **out);
 void ast_scores_free(ast_scores *q);
-/* Device memory that they take, and that one worker takes for bases of up to nbase stars and up to
- * `range` further ones at once [bytes]. */
-double ast_scores_bytes(const ast_case *k);
 
 status ast_worker_init(ast_scores *q, int nbase, int range, ast_worker **out);
 void ast_worker_free(ast_worker *w);

@@ -14,5 +14,8 @@ status comm_fault(const comm *c, const char *where);
 /* The same for a bit of memory: whether one is to change there, and a number in which it did. */
 bool comm_flips(const comm *c, const char *where);
 double comm_flip(double x);
+/* Local. NULL, or a word by which a test decides a choice that a program makes by itself
+ * (moao_test_choice). */
+const char *test_choice(const char *what);
 
 #endif

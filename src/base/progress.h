@@ -43,7 +43,6 @@ void progress_end(void);
 /* A factor that is compressed by tiles (job/accuracy.h). */
 typedef struct {
     const char *form;        /* tiles; refined: W is refined; dense: nothing is dropped */
-    const char *order;       /* of the measurements: compute.tlr_order */
     int tile;                /* order of the tiles, 0: not made by this run */
     double tolerance, noise; /* norm of what may be dropped of one, least noise [arcsec^2] */
     int restarts;            /* factors with larger tolerances that were made before it */

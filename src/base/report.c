@@ -195,7 +195,6 @@ static void write_compression(json *j, const report *r) {
                     : c->tolerance > 0 ? "single"
                                        : "double");
         json_number(j, "largest_difference", c->difference);
-        json_string(j, "order", c->order);
         json_integer(j, "tile", c->tile);
         json_number(j, "mean_rank", c->mean);
         json_integer(j, "rank_90", c->p90);

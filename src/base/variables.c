@@ -18,8 +18,6 @@ const variable variables[] = {
      "prefix."},
     {"MOAO_NCCL", NULL, "file",
      "NVIDIA's NCCL, instead of libnccl.so.2 where the linker finds it."},
-    {"MOAO_TLR_TOGETHER", "yes|no|1|0", NULL,
-     "Whether the GPUs of a node make a compressed factor together; no: each makes its own."},
     {"MOAO_PROGRESS", "bar|log", NULL,
      "How a run shows its progress; without it a bar on a terminal, else a log."},
     {"MOAO_START_SECONDS", NULL, "seconds",
@@ -29,8 +27,6 @@ const variable variables[] = {
     {"MOAO_SCRIPTS", NULL, "folder", "Where the batch scripts find each other."},
     {"MOAO_RANKS", NULL, "number", "Ranks of each run of campaign.sbatch without SLURM."},
     {"MOAO_DEPS", "yes|no", NULL, "no: make demo and make check install no packages."},
-    {"MOAO_PROJECTION", "matrix|filter|raw", NULL,
-     "How D+ is applied to covariances, for comparisons."},
     {"MOAO_OPERATOR",
      "dense|streamed|half|fp16_host|fp16_lattice_pairs|tlr|grid|tlr+fp16|tlr+fp16_lattice|"
      "tlr+toeplitz|host+fp16|host+fp16_lattice|host+toeplitz",

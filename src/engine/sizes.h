@@ -20,7 +20,6 @@ typedef struct { /* what the bytes follow from */
     int64_t points;            /* of the pupil, where the residual phase is wanted, else 0 */
     int nrank, block, grid[2]; /* of collective ranks: block-cyclic layout */
     int tile;                  /* order of the tiles of a compressed factor, 0: chosen, */
-    int order;                 /* and order of its measurements (tlr_order) */
     bool fp16;                 /* its columns that may be are kept in FP16 */
     int members;               /* ranks over which it is distributed, 0: each has all of it */
     double compressed;         /* bytes that such a factor is expected to take, 0: unknown */

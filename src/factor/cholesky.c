@@ -10,12 +10,9 @@
  * same strips, so the factor is the same bit for bit, however many make it. */
 #include "factor/cholesky.h"
 
-#include <stdlib.h>
+#include "base/machine_constants.h"
 
-/* Rows of a product: what it reads and writes then stays in the second-level cache of a GPU, which
- * a product with a narrow strip that is as long as the matrix leaves (H200, strips of 1024 columns:
- * 57 instead of 50 TFLOP/s, as much as with strips of 4096). */
-#define ROWS ((int64_t)4096)
+#include <stdlib.h>
 
 /* --- steps */
 
@@ -138,7 +135,7 @@ static status update_mine(cholesky *f, backend_ctx *ctx, int64_t j, int64_t k, i
         const int64_t i = c * f->strip;
         if (is_mine(f, c))
             st = cholesky_update(f->e, ctx, m - i, strip_width(f, i), k, at(f, i, j), m,
-                                 at(f, i, i), m, ROWS, false);
+                                 at(f, i, i), m, MACHINE_PRODUCT_ROWS, false);
     }
     return st;
 }

@@ -84,14 +84,14 @@ static status compressed_open(engine *e, const linop_setup *u, factor **out) {
         o->fp16 = u->size.fp16;
         o->distributed = u->size.members > 0;
         o->base.accuracy.level = FACTOR_LEVEL;
-        st = tlr_cmm_open(e, o->tile, (tlr_order)u->size.order, &o->cmm);
+        st = tlr_cmm_open(e, o->tile, &o->cmm);
     }
     if (st == MOAO_OK)
         st = engine_doubles(e, e->m * e->width, "columns of Cmm", &o->base.panel);
     if (st == MOAO_OK)
         st = engine_doubles(e, o->v * e->m, "W in the order of tiles", &o->x);
     TRY(comm_agree(e->c, st));
-    TRY(tlr_group_open(e, u->sharing == 1, o->distributed, u->say, &o->group));
+    TRY(tlr_group_open(e, u->sharing == 1, u->say, &o->group));
     o->cmm.group = &o->group;
 done:
     if (st != MOAO_OK) {
@@ -155,7 +155,6 @@ static void look(const factor *base, report_compression *c) {
     if (o->l != NULL)
         tlr_statistics(o->l, &s);
     *c = (report_compression){.tile = (int)s.order,
-                              .order = tlr_cmm_orders[o->cmm.kind],
                               .tolerance = o->made.dense ? 0 : o->made.tau,
                               .noise = o->noise,
                               .restarts = o->made.restarts,

@@ -1,13 +1,8 @@
 #include "factor/tlr_cmm.h"
 
-#include "engine/cmm_source.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-const char *const tlr_cmm_orders[TLR_NATURAL] = {
-    [TLR_KD] = "sensor", [TLR_JOINT] = "joint", [TLR_MORTON] = "morton"};
 
 int64_t tlr_cmm_tile(int64_t m, int asked) {
     return asked > 0 ? asked : m >= 20000 ? 256 : m >= 5000 ? 128 : 64;
@@ -24,8 +19,7 @@ int64_t tlr_cmm_widest(const sys *s) {
     return most;
 }
 
-status tlr_cmm_layout(const sys *s, int64_t tile, tlr_order kind, tlr_layout *order,
-                      int64_t **first) {
+status tlr_cmm_layout(const sys *s, int64_t tile, tlr_layout *order, int64_t **first) {
     const int64_t points = (int64_t)s->m / 2;
     double *x = NULL, *y = NULL;
     int64_t *start = NULL, at = 0;
@@ -37,17 +31,13 @@ status tlr_cmm_layout(const sys *s, int64_t tile, tlr_order kind, tlr_layout *or
     TRY(ALLOC(*first, (size_t)s->nsensor + 1, "measurements of sensors"));
     for (int w = 0; w < s->nsensor; w++) {
         for (int k = 0; k < s->sensors[w].nsub; k++, at++) {
-            double place[2] = {s->sensors[w].sub[k] % s->sensors[w].nssp,
-                               s->sensors[w].sub[k] / s->sensors[w].nssp};
-            if (kind == TLR_JOINT)
-                cmm_place(s, w, k, place);
-            x[at] = place[0];
-            y[at] = place[1];
+            x[at] = s->sensors[w].sub[k] % s->sensors[w].nssp;
+            y[at] = s->sensors[w].sub[k] / s->sensors[w].nssp;
         }
         start[w + 1] = at;
         (*first)[w + 1] = 2 * at;
     }
-    TRY(tlr_layout_points(&(tlr_points){s->nsensor, start, x, y, 2}, tile, kind, order));
+    TRY(tlr_layout_points(&(tlr_points){s->nsensor, start, x, y, 2}, tile, TLR_KD, order));
 done:
     free(x), free(y), free(start);
     return st;
@@ -81,11 +71,11 @@ done:
     return st;
 }
 
-status tlr_cmm_open(engine *e, int64_t tile, tlr_order kind, tlr_cmm *c) {
+status tlr_cmm_open(engine *e, int64_t tile, tlr_cmm *c) {
     const size_t bytes = (size_t)e->m * sizeof(int64_t);
     status st;
-    *c = (tlr_cmm){.e = e, .kind = kind, .held = -1};
-    TRY(tlr_cmm_layout(e->s, tile, kind, &c->order, &c->first));
+    *c = (tlr_cmm){.e = e, .held = -1};
+    TRY(tlr_cmm_layout(e->s, tile, &c->order, &c->first));
     TRY(ALLOC(c->there, (size_t)e->s->nsensor, "sensors"));
     TRY(engine_array(e, bytes, "order of measurements", (void **)&c->perm));
     TRY(engine_array(e, bytes, "order of measurements", (void **)&c->place));
@@ -108,64 +98,45 @@ void tlr_cmm_close(tlr_cmm *c) {
 
 int tlr_cmm_sensor(const tlr_cmm *c, int64_t t) {
     const int64_t *at = c->order.perm, *first = c->order.first;
-    const int w = sensor_of(c->first, at[first[t]]);
-    for (int64_t i = first[t]; i < first[t + 1]; i++)
-        if (sensor_of(c->first, at[i]) != w)
-            return -1;
-    return w;
+    return sensor_of(c->first, at[first[t]]);
 }
 
-/* Columns of Cmm: at[0 .. n), or, at = NULL, n from `first` on. */
-typedef struct {
-    const int64_t *at;
-    int64_t first, n;
-} columns;
-
-/* Rows i .. i + ni of these columns into the strip, by runs of columns that follow each other. */
-static status fill_rows(tlr_cmm *c, const columns *of, int64_t i, int64_t ni) {
+/* Rows i .. i + ni of sensor w's columns into the strip. */
+static status fill_rows(tlr_cmm *c, int w, int64_t i, int64_t ni) {
     const engine *e = c->e;
-    status st = MOAO_OK;
-    for (int64_t k = 0, end; st == MOAO_OK && k < of->n; k = end) {
-        const int64_t j = of->at != NULL ? of->at[k] : of->first;
-        end = of->at != NULL ? k + 1 : of->n;
-        while (end < of->n && of->at[end] == of->at[end - 1] + 1)
-            end++;
-        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, i, ni, j, end - k,
-                              c->strip + i + k * e->m, e->m);
-    }
-    return st;
+    const int64_t j = c->first[w], nj = c->first[w + 1] - j;
+    return e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, i, ni, j, nj, c->strip + i, e->m);
 }
 
 bool tlr_cmm_own_rows(const tlr_cmm *c) {
-    return c->e->be->group != NULL && c->kind != TLR_JOINT; /* where all rows are made */
+    return c->e->be->group != NULL;
 }
 
-/* The columns in the rows of sensors r0 .. r1, which come from member to member, sensor by sensor.
+/* Sensor w's columns in the rows of sensors r0 .. r1, which ranks send each other sensor by sensor.
  */
-static status fill_together(tlr_cmm *c, const columns *of, int r0, int r1) {
+static status fill_together(tlr_cmm *c, int w, int r0, int r1) {
     device_group *g = &c->group->group;
     const int64_t *first = c->first;
     status st = MOAO_OK;
     for (int r = r0; st == MOAO_OK && r < r1; r++)
         if (r % g->size == g->rank)
-            st = fill_rows(c, of, first[r], first[r + 1] - first[r]);
+            st = fill_rows(c, w, first[r], first[r + 1] - first[r]);
     st = tlr_group_agree(c->group, st);
     for (int r = r0; st == MOAO_OK && r < r1; r++)
-        st = group_bcast(g, first[r + 1] - first[r], of->n, c->strip + first[r], c->e->m,
-                         r % g->size);
+        st = group_bcast(g, first[r + 1] - first[r], first[w + 1] - first[w], c->strip + first[r],
+                         c->e->m, r % g->size);
     return st;
 }
 
-/* The columns, in the rows of sensors r0 .. r1, into the strip. */
-static status fill_strip(tlr_cmm *c, const columns *of, int r0, int r1) {
+/* Sensor w's columns, in the rows of sensors r0 .. r1, into the strip. */
+static status fill_strip(tlr_cmm *c, int w, int r0, int r1) {
     if (c->group != NULL && c->group->group.size > 1 && !tlr_cmm_own_rows(c))
-        return fill_together(c, of, r0, r1);
-    return fill_rows(c, of, c->first[r0], c->first[r1] - c->first[r0]);
+        return fill_together(c, w, r0, r1);
+    return fill_rows(c, w, c->first[r0], c->first[r1] - c->first[r0]);
 }
 
 /* Columns of sensor w, in the rows of sensors r0 .. r1: those that are not there. */
 static status hold(tlr_cmm *c, int w, int r0, int r1) {
-    const columns of = {NULL, c->first[w], c->first[w + 1] - c->first[w]};
     status st = MOAO_OK;
     if (c->held != w)
         memset(c->there, 0, (size_t)c->e->s->nsensor * sizeof *c->there);
@@ -174,14 +145,14 @@ static status hold(tlr_cmm *c, int w, int r0, int r1) {
         for (end = r + 1; end < r1 && c->there[end] == c->there[r];)
             end++;
         if (!c->there[r])
-            st = fill_strip(c, &of, r, end);
+            st = fill_strip(c, w, r, end);
         memset(c->there + r, st == MOAO_OK, (size_t)(end - r) * sizeof *c->there);
     }
     return st;
 }
 
 /* Tiles do not span sensors, so a sensor has the same place in both orders, and its columns are
- * made once for all block columns in it. */
+ * computed once for all block columns in it. */
 static status fill_by_sensor(tlr_cmm *c, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
                              int64_t lda) {
     const engine *e = c->e;
@@ -198,28 +169,10 @@ done:
     return st;
 }
 
-/* A tile has a few runs of columns of each sensor, and rows of all: all rows of the tiles' columns
- * are made, twice what is wanted on average, and those that are wanted picked. */
-static status fill_joint(tlr_cmm *c, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
-                         int64_t lda) {
-    const engine *e = c->e;
-    const int64_t most = tlr_cmm_widest(e->s);
-    status st = MOAO_OK;
-    for (int64_t j = j0, n; j < j0 + nj; j += n) {
-        n = j0 + nj - j < most ? j0 + nj - j : most;
-        TRY(fill_strip(c, &(columns){c->order.perm + j, 0, n}, 0, e->s->nsensor));
-        TRY(e->be->gather(e->ctx, BACKEND_D, ni, n, c->perm + i0, NULL, c->strip, e->m, 0,
-                          a + (j - j0) * lda, lda));
-    }
-done:
-    return st;
-}
-
 status tlr_cmm_fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
                     int64_t lda) {
     tlr_cmm *c = arg;
-    status st = c->kind == TLR_JOINT ? fill_joint(c, i0, ni, j0, nj, a, lda)
-                                     : fill_by_sensor(c, i0, ni, j0, nj, a, lda);
+    status st = fill_by_sensor(c, i0, ni, j0, nj, a, lda);
     if (st == MOAO_OK && i0 == 0 && j0 == 0 && comm_flips(c->e->c, "tlr-pivot")) {
         const double negative = -1; /* the last pivot of the first block column */
         TRY(engine_copy(c->e, a + (nj - 1) * (lda + 1), &negative, 1));

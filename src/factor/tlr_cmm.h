@@ -7,19 +7,13 @@
 
 #include "moao/tlr.h"
 
-/* Names of the orders that a run can take, by tlr_order: TLR_KD, TLR_MORTON, sensor by sensor, by
- * places on its array; TLR_JOINT, all sensors together, by places in the pupil. */
-extern const char *const tlr_cmm_orders[TLR_NATURAL];
-
 typedef struct {
     engine *e;
-    tlr_order kind;
     tlr_layout order;             /* tiles of near subapertures */
     int64_t *first;               /* [sensors + 1] measurements before each */
     int64_t *perm, *place, *back; /* [m] in the backend's memory: order.perm; the same, counted from
                                      the sensor's first measurement; its inverse */
-    double *strip;                /* m x widest: columns of Cmm: of one sensor, in their own order;
-                                     TLR_JOINT: of the tiles asked for */
+    double *strip;                /* m x widest: columns of Cmm of one sensor, in their own order */
     tlr_group *group;             /* NULL, or who fills the strip together */
     int held;                     /* which sensor, -1: none; */
     bool *there;                  /* [sensors] and whose rows of it are there */
@@ -32,14 +26,13 @@ int64_t tlr_cmm_width(int64_t tile);
 /* Measurements of the largest sensor. */
 int64_t tlr_cmm_widest(const sys *s);
 /* Local. Layout on the host alone; first [sensors + 1] is the caller's, to be freed. */
-status tlr_cmm_layout(const sys *s, int64_t tile, tlr_order kind, tlr_layout *order,
-                      int64_t **first);
+status tlr_cmm_layout(const sys *s, int64_t tile, tlr_layout *order, int64_t **first);
 
 /* Local. close: fine on {0}. strip is the caller's to set, with held = -1, before entries are asked
  * for: m x tlr_cmm_widest. */
-status tlr_cmm_open(engine *e, int64_t tile, tlr_order kind, tlr_cmm *c);
+status tlr_cmm_open(engine *e, int64_t tile, tlr_cmm *c);
 void tlr_cmm_close(tlr_cmm *c);
-/* Local. Whose measurements tile t has; -1: of several sensors. */
+/* Local. The sensor whose measurements tile t has. */
 int tlr_cmm_sensor(const tlr_cmm *c, int64_t t);
 /* tlr_fill of the profile that is loaded; arg: a tlr_cmm. Collective in its group, unless
  * tlr_cmm_own_rows. */
@@ -53,7 +46,6 @@ status tlr_cmm_noise(matcov *mc, int64_t m, double *least);
 /* What a sample of tiles of Cmm of profile p says, on the CPU, in about a second. */
 typedef struct {
     int tile;                  /* order of the largest one */
-    tlr_order order;           /* of the measurements */
     double noise;              /* least of a slope [arcsec^2] */
     double tau;                /* tolerance [arcsec^2], */
     double eps;                /* the same relative to the turbulence's part of Cmm: tau nt / |C| */
@@ -64,7 +56,7 @@ typedef struct {
     bool fp16;                 /* columns that may be are kept in FP16 */
 } tlr_prediction;
 /* Local. steps: tau is noise 2^(-steps / 8). */
-status tlr_predict(const sys *s, const profile *p, int64_t tile, tlr_order order, int steps,
-                   bool fp16, tlr_prediction *out);
+status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, bool fp16,
+                   tlr_prediction *out);
 
 #endif

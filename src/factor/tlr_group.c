@@ -36,31 +36,18 @@ static status bcast(void *arg, void *p, size_t bytes, int root) {
     return st;
 }
 
-/* Whether devices make a factor together: only where the variable MOAO_TLR_TOGETHER says so, for
- * parts, which one device would have to take too for the same bits, cost it up to 5 % more time,
- * and two gain a quarter (docs/performance.md). */
-static bool devices_share(void) {
-    const char *set = getenv("MOAO_TLR_TOGETHER");
-    return set != NULL && *set != '\0' && strcmp(set, "no") != 0 && strcmp(set, "0") != 0;
+int tlr_group_factors(bool host, bool apart, int ranks, int nodes) {
+    return host ? 1 : apart ? nodes : ranks;
 }
 
-int tlr_group_factors(bool host, bool distributed, int ranks, int nodes) {
-    return host ? 1 : devices_share() || distributed ? nodes : ranks;
-}
-
-status tlr_group_open(engine *e, bool apart, bool distributed, bool say, tlr_group *g) {
+status tlr_group_open(engine *e, bool apart, bool say, tlr_group *g) {
     const size_t all = (size_t)(e->m * tlr_cmm_widest(e->s)) * sizeof(double),
                  column = (size_t)tlr_cmm_widest(e->s) * sizeof(double);
     const size_t room = all < MESSAGE ? all : column > MESSAGE ? column : MESSAGE;
-    const bool share = e->be->group == NULL || devices_share() || distributed;
-    status st = MOAO_OK;
     *g = (tlr_group){.e = e, .group.size = 1};
-    if (share)
-        st = group_open(e->c, e->be, e->ctx, apart, true, room, &g->group);
-    if (st == MOAO_OK && say && e->c->rank == 0 && share)
+    const status st = group_open(e->c, e->be, e->ctx, apart, true, room, &g->group);
+    if (st == MOAO_OK && say && e->c->rank == 0)
         group_tell(&g->group);
-    else if (st == MOAO_OK && say && e->c->rank == 0 && e->c->size > 1)
-        progress_note("each rank makes the factors for itself: MOAO_TLR_TOGETHER is not set");
     g->members = (tlr_procs){g->group.rank, g->group.size, g, merge, bcast};
     return st;
 }
@@ -87,11 +74,11 @@ const tlr_procs *tlr_group_procs(const tlr_group *g) {
     return g->group.size > 1 ? &g->members : NULL;
 }
 
-/* Parts of about a thousand rows on a CPU, as large as for four members on a device, in numbers
- * that many divide; never by the number of ranks, for the bits depend on the parts. A device takes
- * all rows at once unless it is to share them, for long products are what it is fast at. */
+/* Parts of about a thousand rows on a CPU, in numbers that many divide; never by the number of
+ * ranks, for the bits depend on the parts. On devices 4, which cost one of them 0.2 % (4.12 s for
+ * 4.11 s) and let two take 2.49 s (bench/results/tlr-devices-h100.txt). */
 int tlr_group_parts(const tlr_group *g, bool distributed, int64_t m) {
     if (g->e->be->group != NULL)
-        return distributed ? 16 : devices_share() ? 4 : 0;
+        return distributed ? 16 : 4;
     return m < 12000 ? 6 : m < 48000 ? 12 : 24;
 }

@@ -16,10 +16,9 @@ typedef struct {
 } tlr_group;
 
 /* Collective. The ranks that group_open finds: those of all nodes where their memory is the host's,
- * those of a node on devices if the variable MOAO_TLR_TOGETHER is set or the factor is to be
- * distributed, else none; apart: no device serves two ranks; say: a line tells how. Errors are
- * those of memory. */
-status tlr_group_open(engine *e, bool apart, bool distributed, bool say, tlr_group *g);
+ * those of a node on devices, where NCCL connects them; apart: no device serves two ranks; say: a
+ * line of progress reports how. Errors are those of memory. */
+status tlr_group_open(engine *e, bool apart, bool say, tlr_group *g);
 void tlr_group_close(tlr_group *g); /* fine on {0} */
 
 /* Collective in the group. Before each factor: the worst status of its members. */
@@ -29,9 +28,9 @@ const tlr_procs *tlr_group_procs(const tlr_group *g);
 /* tlr_options.parts of m measurements. */
 int tlr_group_parts(const tlr_group *g, bool distributed, int64_t m);
 
-/* Local. How often ranks of so many nodes make a factor that each of them needs; host: their memory
- * is the host's. */
-int tlr_group_factors(bool host, bool distributed, int ranks, int nodes);
+/* Local. How often ranks of so many nodes compute a factor that each of them needs; host: their
+ * memory is the host's; apart: no device serves two ranks. */
+int tlr_group_factors(bool host, bool apart, int ranks, int nodes);
 
 /* Collective in the group, for the solves with a distributed factor, which go round: `more`: this
  * rank begins one. *any: one of them does. */

@@ -9,8 +9,7 @@
  * what they have not told the next ones tell little of. Tiles of k's own sensor change next to
  * nothing. What was largest in a tile is told first: its large singular values, which decide what
  * is kept in FP16, shrink with n. The constants are those of factors of all cases together
- * (docs/tlr.md). In joint order every tile has measurements of all sensors, and what is
- * before it in the pupil is known of all of them: the odds of all tiles grow by JOINT. */
+ * (docs/tlr.md). */
 #include "factor/tlr_cmm.h"
 #include "moao/cpu_threads.h"
 
@@ -20,7 +19,6 @@
 #define SAMPLE 48    /* tiles; twice as many of order 128 or less */
 #define GROWTH 1.0   /* logarithm of odds, for each sensor before, */
 #define GROW_FIRST 3 /* of which the first so many count */
-#define JOINT 0.5    /* the same where all sensors are in one order */
 #define SHRINK 0.5   /* of large singular values, which become smaller */
 #define DENSE 5      /* of tiles full by a share f some are dense, about f^5 */
 
@@ -32,7 +30,6 @@ void dgesvd_(const char *jobu, const char *jobv, const int *m, const int *n, dou
 typedef struct {
     const matcov *mc;
     int sensors;
-    tlr_order kind;
     tlr_layout order;
     int64_t *first; /* [sensors + 1] measurements before each */
     int64_t b;      /* largest tile */
@@ -144,10 +141,10 @@ static void draw(int64_t nt, int t, int count, int64_t *i, int64_t *k) {
     *i = nt - 1 - (pair - below * (below - 1) / 2);
 }
 
-/* Sensors before that of tile column k, as many as count; in joint order none. */
+/* Sensors before that of tile column k, as many as count. */
 static int sensors_before(const sample *s, int64_t k) {
     int before = 0;
-    while (s->kind != TLR_JOINT && before < GROW_FIRST && s->first[before + 1] <= s->order.first[k])
+    while (before < GROW_FIRST && s->first[before + 1] <= s->order.first[k])
         before++;
     return before;
 }
@@ -159,15 +156,14 @@ static double fullness(const sample *s, int64_t r, double most, int64_t k) {
     const double columns = fmin(fmax((double)r, 0.5), most - 0.5);
     if ((double)r > most)
         return 1;
-    const double growth = s->kind == TLR_JOINT ? JOINT : GROWTH * sensors_before(s, k);
-    const double odds = exp(growth) * columns / (most - columns);
+    const double odds = exp(GROWTH * sensors_before(s, k)) * columns / (most - columns);
     return odds / (1 + odds);
 }
 
-static status open_sample(const sys *s, const matcov *mc, int64_t tile, tlr_order kind, sample *x) {
+static status open_sample(const sys *s, const matcov *mc, int64_t tile, sample *x) {
     status st;
-    *x = (sample){.mc = mc, .sensors = s->nsensor, .kind = kind};
-    TRY(tlr_cmm_layout(s, tile, kind, &x->order, &x->first));
+    *x = (sample){.mc = mc, .sensors = s->nsensor};
+    TRY(tlr_cmm_layout(s, tile, &x->order, &x->first));
     for (int64_t t = 0; t < x->order.nt; t++) {
         const int64_t n = x->order.first[t + 1] - x->order.first[t];
         x->b = n > x->b ? n : x->b;
@@ -249,15 +245,15 @@ static double share_of_fp16(const sample *x, int t, double dense) {
     return (1 - dense) * (1 - leading / rank) + dense * (x->leading[t] == 0);
 }
 
-status tlr_predict(const sys *s, const profile *p, int64_t tile, tlr_order order, int steps,
-                   bool fp16, tlr_prediction *out) {
+status tlr_predict(const sys *s, const profile *p, int64_t tile, int steps, bool fp16,
+                   tlr_prediction *out) {
     matcov *mc = NULL;
     sample x = {0};
     double squares = 0, full = 0, kept = 0, dense = 0;
     status st;
     *out = (tlr_prediction){0};
     TRY(matcov_prepare_clusters(s, p, &mc));
-    TRY(open_sample(s, mc, tile, order, &x));
+    TRY(open_sample(s, mc, tile, &x));
     TRY(tlr_cmm_noise(mc, (int64_t)s->m, &out->noise));
     out->tau = out->noise > 0 ? out->noise * exp2(-(double)steps / 8) : 0;
     TRY(look_at_all(&x, out->tau));
@@ -272,7 +268,6 @@ status tlr_predict(const sys *s, const profile *p, int64_t tile, tlr_order order
     const double wide = fmin((double)tlr_cmm_width(x.b), (double)s->m),
                  pairs = nt * (nt - 1) / 2 - nt * (wide / b - 1) / 2;
     out->tile = (int)x.b;
-    out->order = order;
     out->tiles = fmax(pairs, 0);
     out->mean = (full + dense) * b / 2; /* a dense tile counts whole */
     out->dense = dense;

@@ -2,7 +2,7 @@
 #   make gpu          build/libmoao_gpu.so (needs nvcc, no GPU)     make check-gpu   every test of the operations, on a GPU
 #   make bench-gpu    ours, the vendor's and the ceiling            make install     installs the library too
 #   make gpu-busy     a library that records when the GPU works (scripts/gpu-busy.py)
-# the plugin has a status_set of its own, and shows nothing but its two entries
+# the plugin has a status_set of its own, and shows nothing but its entry
 NVCCFLAGS += -Xcompiler -fvisibility=hidden -DMOAO_PUBLIC=
 LDFLAGS_GPU += -Xlinker --version-script=src/gpu/exports.map
 GPU_LIBS += -lcublas -lcufft

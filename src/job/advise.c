@@ -46,10 +46,9 @@ static status make_plan(const setup *u, const plan_sizes *z, double rate, double
         st = plan_make_device(par, &u->s, &u->a, &u->o, &a->room, z, chunk, gpu, &a->p);
         /* the GPUs of a node make a factor together, each node for itself */
         const int nodes = a->room.nrank / a->gpus;
-        a->p.flops[STAGE_FACTOR] *=
-            a->p.pair->factor->compressed
-                ? tlr_group_factors(false, par->compute_tlr_distributed, a->room.nrank, nodes)
-                : (double)a->room.nrank / a->gpus;
+        a->p.flops[STAGE_FACTOR] *= a->p.pair->factor->compressed
+                                        ? tlr_group_factors(false, true, a->room.nrank, nodes)
+                                        : (double)a->room.nrank / a->gpus;
     } else if (plan_own_device(par, z, a->room.nrank)) {
         const double all = (double)a->room.available; /* each rank is its own device */
         const device_room own = {.bytes = all, .machine = (double)a->room.total, .host = true};

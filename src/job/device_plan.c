@@ -1,5 +1,6 @@
 #include "job/device_plan.h"
 
+#include "base/machine_constants.h"
 #include "obsseq/budget.h"
 #include "params/params.h"
 
@@ -27,12 +28,10 @@ void device_plan_make(const linop_pair *pair, const device_wants *w, const sys *
     linop_bytes of = {0};
     memset(p, 0, sizeof *p);
     p->pair = pair;
-    /* 2816 = 22 tiles of 128 columns: with the 42 of 5336 actuators exactly 7 rounds of 132
-     * multiprocessors. D+ Ctm takes 0.22 s, with 2048 (5.1 rounds) 0.24 s. */
     /* panels of a factor in the host's memory are those of W too, and two lie on the device */
     const size_t large = pair->product->width > 0 && pair->factor->host == NULL
                              ? (size_t)pair->product->width
-                             : 2816;
+                             : MACHINE_PANEL;
     p->width = w->width > 0 ? w->width : m >= 32768 ? large : m >= 4096 ? 1024 : 256;
     p->width = p->width < m ? p->width : m;
     linop_bytes_of(pair,

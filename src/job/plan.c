@@ -1,5 +1,6 @@
 #include "job/plan.h"
 
+#include "base/machine_constants.h"
 #include "obsseq/budget.h"
 
 #include "matcov/matcov.h"
@@ -92,9 +93,9 @@ status plan_predict(const params *par, const sys *s, const atmos *a, const psf_o
     z->grid_pays = par->compute_format == FORMAT_AUTO && plan_toeplitz_pays(par, s, a, o);
     if (!plan_may_compress(par))
         return MOAO_OK;
-    return tlr_predict(
-        s, atmos_profile_at(a, a->tor_time[0]), tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile),
-        (tlr_order)par->compute_tlr_order, plan_first_level(par), plan_fp16(par), &z->ranks);
+    return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),
+                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_level(par),
+                       plan_fp16(par), &z->ranks);
 }
 
 int plan_first_level(const params *par) {
@@ -383,26 +384,13 @@ status plan_check_host(const plan *p, const machine_room *room) {
         (double)room->available / 1e9);
 }
 
-/* Fraction of dgemm's rate that the linear algebra of a run reaches; time of one evaluation of the
- * structure function, and of one point of a Fourier transform per doubling of its size, on one
- * thread [s]; threads of a CPU whose evaluations a device replaces; start of a run [s]; rate of a
- * thread where none was measured. tests/e2e/test_figures.py compares the times of the full scale
- * that follow from them with those of docs/figures.json. */
-#define EFFICIENCY 0.8
-#define EVALUATION 3e-9
-#define DEVICE_THREADS 1100
-#define TRANSFORM 1.5e-9
-#define FP16_EXPOSURE 11 /* products of FP16 numbers, in mixed precision, are that much faster, */
-#define FP16_SOLVE 6     /* also where some take three, */
-#define FP32_ENTRIES 4   /* and entries in single precision */
-#define START 1.0
-#define THREAD_RATE 20e9
-
+/* tests/e2e/test_figures.py compares the times of the full scale with those of docs/figures.json.
+ */
 void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
                    const machine_room *room, double rate) {
     const double m = (double)s->m, t = (double)s->t, v = s->dm.nact, n = room->nrank;
     const bool device = !p->pair->factor->collective && !room->host;
-    const double threads = device ? DEVICE_THREADS : room->threads;
+    const double threads = device ? MACHINE_DEVICE_THREADS : room->threads;
     const int ngroup = room->nrank / p->group_size;
     const double nt = s->ntarget;
     psf_sizes z = {.grid = 2};
@@ -413,18 +401,19 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     for (int i = 0; i < a->nprofile; i++)
         nlayer = a->profiles[i].nlayer > nlayer ? a->profiles[i].nlayer : nlayer;
     if (!(rate > 0))
-        rate = device ? PLAN_GPU_RATE : THREAD_RATE * room->threads;
-    const double flop = 1 / (EFFICIENCY * rate * n), value = nlayer * EVALUATION / (n * threads);
+        rate = device ? MACHINE_GPU_RATE : MACHINE_THREAD_RATE * room->threads;
+    const double flop = 1 / (MACHINE_EFFICIENCY * rate * n),
+                 value = nlayer * MACHINE_EVALUATION / (n * threads);
     /* the rank with the most targets, over the mean */
     const double uneven = ceil_div(p->chunk, ngroup) * (double)ngroup / p->chunk;
     const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
     p->time.tor = factors * m * m * m / 3 * flop + 0.5 * m * m * value;
     const bool fp16 = p->pair->product->fp16;
     const projection of = projection_of(p, s, o);
-    const double entry = fp16 ? value / FP32_ENTRIES : value;
-    const double product = fp16 ? flop / FP16_EXPOSURE : flop;
+    const double entry = fp16 ? value / MACHINE_FP32_ENTRIES : value;
+    const double product = fp16 ? flop / MACHINE_FP16_EXPOSURE : flop;
     p->time.solve = uneven * ((2 * v * m * m + 2 * v * of.solve * m) *
-                                  (p->pair->factor->split ? flop / FP16_SOLVE : flop) +
+                                  (p->pair->factor->split ? flop / MACHINE_FP16_SOLVE : flop) +
                               t * m * entry);
     if (o->budget)
         p->time.solve += uneven * 2 * v * v * m * flop;
@@ -433,9 +422,10 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     const double common = o->phase ? 0 : 2 * v * t * of.truth + 2 * v * v * t;
     p->time.common = 0.5 * m * m * value + common * flop / p->nchunk;
     p->time.exposure =
-        uneven * ((v * m * m + 2 * v * rows * m + 2 * v * v * m) * product + looked * m * entry +
-                  o->nlambda * grid * grid * log2(grid) * TRANSFORM / (device ? 10 * n : n));
-    p->time.start = START + p->flops[STAGE_SETUP] * flop;
+        uneven *
+        ((v * m * m + 2 * v * rows * m + 2 * v * v * m) * product + looked * m * entry +
+         o->nlambda * grid * grid * log2(grid) * MACHINE_TRANSFORM / (device ? 10 * n : n));
+    p->time.start = MACHINE_START + p->flops[STAGE_SETUP] * flop;
     p->time.total = p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +
                     a->nexposure * (p->nchunk * p->time.common + nt * p->time.exposure);
 }

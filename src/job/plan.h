@@ -107,10 +107,6 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
  * one computes the same bits. */
 int plan_threads(const sys *s, int cores);
 
-/* dgemm of a GPU for which times are expected where nothing was measured: that of an H200
- * (docs/figures.json). */
-#define PLAN_GPU_RATE 64e12 /* [flop/s] */
-
 /* Local. How dgemm's rate is measured: of few measurements a run may take less time than a good
  * measurement, and less memory. */
 static inline machine_rate plan_rate(const sys *s) {

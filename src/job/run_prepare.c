@@ -31,12 +31,17 @@ static status reuse_way(run *r, long *way) {
     return store_set_fact(r->st, "projection", *way);
 }
 
-/* How a compressed factor is made, whatever the number of ranks: the order of its measurements, for
- * what was found of the factors (job/accuracy.h) is of that one, and whether it is distributed, for
- * its bits are. */
-static status reuse_compressed(run *r, const char *key, long *value) {
-    *value = store_get_fact(r->st, key, *value);
-    return store_set_fact(r->st, key, *value);
+/* How a compressed factor is made, whatever the number of ranks: whether it is distributed, for
+ * its bits are. What was found of the factors (job/accuracy.h) is of one order of the measurements.
+ */
+static status reuse_compressed(run *r, long *distributed) {
+    if (store_get_fact(r->st, "tlr_order", 0) != 0)
+        return status_fail(MOAO_INPUT,
+                           "%s: --resume of a run with compute.tlr_order joint or morton, which "
+                           "this version does not have; start again with --overwrite",
+                           r->dir);
+    *distributed = store_get_fact(r->st, "tlr_distributed", *distributed);
+    return store_set_fact(r->st, "tlr_distributed", *distributed);
 }
 
 /* A folder that was mistyped looks like a run that goes on. */
@@ -48,7 +53,7 @@ static void warn_resume(const run *r) {
 }
 
 /* What the first run decides for those that resume it. */
-enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_ORDER, FACT_DISTRIBUTED, FACT_FORMAT, FACTS };
+enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_DISTRIBUTED, FACT_FORMAT, FACTS };
 
 /* A run that goes on keeps the form in which it began; it is not continued in another one that is
  * asked for by name, or where this machine has not got it. */
@@ -116,8 +121,7 @@ static status open_store(run *r, long fact[FACTS]) {
     TRY(check_format(r, fact[FACT_FORMAT]));
     TRY(store_set_fact(r->st, "format", fact[FACT_FORMAT]));
     TRY(reuse_way(r, &fact[FACT_WAY]));
-    TRY(reuse_compressed(r, "tlr_order", &fact[FACT_ORDER]));
-    TRY(reuse_compressed(r, "tlr_distributed", &fact[FACT_DISTRIBUTED]));
+    TRY(reuse_compressed(r, &fact[FACT_DISTRIBUTED]));
     TRY(reuse_fact(r, "chunk", &fact[FACT_CHUNK]));
     TRY(reuse_fact(r, "threads", &fact[FACT_THREADS]));
     TRY(store_set_fact(r->st, "ranks", r->c->size));
@@ -170,8 +174,8 @@ static status plan_on_devices(run *r, int chunk, bool *lacks) {
     /* a node's devices make a factor together where they hold it, else each for itself */
     p->flops[STAGE_FACTOR] *=
         p->pair->factor->compressed
-            ? tlr_group_factors(r->device.be == &backend_cpu, par->compute_tlr_distributed,
-                                r->c->size, r->c->nnode)
+            ? tlr_group_factors(r->device.be == &backend_cpu, r->device.sharing <= 1, r->c->size,
+                                r->c->nnode)
         : r->device.sharing > 1 || p->pair->factor->on_host ? r->c->size
                                                             : r->c->nnode;
     *lacks = p->memory > r->room.total;
@@ -255,12 +259,8 @@ status run_prepare_plan(run *r, comm *c) {
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
         goto done;
-    long fact[FACTS] = {r->pl.chunk,
-                        c->threads,
-                        command_choose(&r->u.s, on_host(r)),
-                        par->compute_tlr_order,
-                        par->compute_tlr_distributed,
-                        linop_number(chosen)};
+    long fact[FACTS] = {r->pl.chunk, c->threads, command_choose(&r->u.s, on_host(r)),
+                        par->compute_tlr_distributed, linop_number(chosen)};
     if (is_root(r))
         st = open_store(r, fact);
     TRY(comm_agree(c, st));
@@ -270,9 +270,7 @@ status run_prepare_plan(run *r, comm *c) {
     accuracy_restore(c, r->st, &r->acc);
     r->way = fact[FACT_WAY] > COMMAND_RAW ? COMMAND_MATRIX : (command_way)fact[FACT_WAY];
     comm_set_threads(c, (int)fact[FACT_THREADS]);
-    const bool other = fact[FACT_ORDER] != par->compute_tlr_order ||
-                       fact[FACT_DISTRIBUTED] != (long)par->compute_tlr_distributed;
-    r->u.par.compute_tlr_order = (int)fact[FACT_ORDER];
+    const bool other = fact[FACT_DISTRIBUTED] != (long)par->compute_tlr_distributed;
     r->u.par.compute_tlr_distributed = fact[FACT_DISTRIBUTED] != 0;
     TRY(keep_format(r, c, linop_numbered(fact[FACT_FORMAT])));
     if (other)
@@ -310,7 +308,6 @@ tor_setup run_tor_setup(run *r) {
                        .sample = r->acc.edge,
                        .nsample = r->u.par.compute_residual_columns,
                        .tile = r->u.par.compute_tlr_tile,
-                       .order = r->u.par.compute_tlr_order,
                        .fp16 = plan_fp16(&r->u.par),
                        .members = plan_members(&r->u.par, &r->room),
                        .one_target = (double)device_plan_bytes(&p->device, 1),

@@ -13,7 +13,6 @@ static void write_image(fitsout *o, const factor_ranks *r, const report_compress
     fitsout_text(o, "BUNIT", "column", "columns of U and V of a tile");
     fitsout_text(o, "TITLE", "ranks of the tiles of the factor of Cmm", "");
     fitsout_text(o, "FACTOR", of->form, "tiles, refined (W is) or dense");
-    fitsout_text(o, "TLRORDER", of->order, "order of the measurements");
     fitsout_integer(o, "TLRTILE", of->tile, "measurements of the largest tile");
     fitsout_real(o, "TLRTOL", of->tolerance, "[arcsec2] norm of what may be dropped of a tile");
     fitsout_real(o, "TLRNOISE", of->noise, "[arcsec2] least noise of a slope");

@@ -81,8 +81,6 @@ enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU }; /* compute.backend */
 enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED };
 /* compute.format */
 enum { FORMAT_DENSE, FORMAT_HALF, FORMAT_TLR, FORMAT_GRID, FORMAT_AUTO };
-/* compute.tlr_order, as tlr_order */
-enum { ORDER_SENSOR, ORDER_JOINT, ORDER_MORTON };
 enum { VERIFY_OFF, VERIFY_SAMPLE, VERIFY_FULL };
 enum { PSF_SHORT, PSF_LONG, PSF_NONE }; /* output.psf */
 enum { BUDGET_WANTED, BUDGET_NONE };    /* output.budget */

@@ -321,8 +321,8 @@ static void warn_format(const params *par, warnings *w) {
                        "compute.precision: mixed is for the factor's columns alone");
     if (!tlr && par->compute_format != FORMAT_AUTO &&
         (par->compute_tlr_tolerance > 0 || par->compute_tlr_tile > 0 ||
-         par->compute_tlr_order != ORDER_SENSOR || par->compute_tlr_distributed))
-        params_warn(w, "compute.tlr_tolerance, tlr_tile, tlr_order and tlr_distributed are for "
+         par->compute_tlr_distributed))
+        params_warn(w, "compute.tlr_tolerance, tlr_tile and tlr_distributed are for "
                        "compute.format: tlr and have no effect");
     if (par->output_ranks && !tlr && par->compute_format != FORMAT_AUTO)
         params_warn(w, "output.ranks is for compute.format: tlr and has no effect");

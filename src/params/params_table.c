@@ -292,6 +292,10 @@ static status read_key(const param_table *t, int type, const ynode *key, const y
     if (f == NULL && param_table_has_group(t, path))
         return read_map(t, type, value, path, full, base);
     if (f == NULL) {
+        bool was;
+        const status st = params_read_removed(t, path, full, value, base, &was);
+        if (was)
+            return st;
         param_table_suggest(t, group, name.s, hint, sizeof hint);
         return yaml_tree_fail(key, full, "unknown key, %s", hint);
     }

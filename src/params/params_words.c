@@ -1,5 +1,7 @@
 #include "params_words.h"
 
+#include "params_load.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,6 +76,14 @@ static const struct {
      "atmosphere.profiles.layers.wind_direction", ""},
     {&params_profile_table, " outerscale l0 ", "atmosphere.profiles.layers.L0", ""},
 };
+
+/* Keys of params_main_table in earlier versions, with the value that is still what is done. */
+static const struct {
+    const char *path, *kept, *note;
+} removed[] = {
+    {"compute.tlr_order", "sensor", "measurements are ordered sensor by sensor"},
+};
+
 enum { KNOWN = sizeof known / sizeof *known, WORD = 40 };
 
 /* " word " as the table has it; false for one that is too long. */
@@ -114,6 +124,22 @@ void params_word_hint(const param_table *t, const char *key, char *out, size_t n
                      *known[i].note ? " (" : "", known[i].note, *known[i].note ? ")" : "");
         return;
     }
+}
+
+status params_read_removed(const param_table *t, const char *path, const char *where,
+                           const ynode *value, params *par, bool *was) {
+    *was = false;
+    for (size_t i = 0; i < sizeof removed / sizeof *removed && t == &params_main_table; i++) {
+        if (strcmp(path, removed[i].path) != 0)
+            continue;
+        *was = true;
+        if (value->kind == YAML_TREE_SCALAR && strcmp(value->text, removed[i].kept) == 0)
+            return params_note(par, "%s: no longer a parameter, %s: remove it", where,
+                               removed[i].note);
+        return yaml_tree_fail(value, where, "no longer a parameter, %s: remove it",
+                              removed[i].note);
+    }
+    return MOAO_OK;
 }
 
 bool params_word(const char *word, int i, const char **key, const char **note) {

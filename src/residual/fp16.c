@@ -1,4 +1,5 @@
 /* The product in FP16: its memory and its tables. */
+#include "base/machine_constants.h"
 #include "factor/host_factor.h"
 #include "factor/tlr_cmm.h"
 #include "residual/fp16_internal.h"
@@ -245,17 +246,13 @@ static status fp16_made(product *base, const profile *p) {
 
 #define FP16_TABLE                                                                                 \
     .size = sizeof(product_kind), .differences = true, .fp16 = true, .own_products = true,         \
-    .own_phase = true, .own_w = true, .leaves_share = true, .refined = true, .width = PANEL,       \
-    .close = fp16_close, .own = fp16_own, .ground = fp16_ground, .lend = fp16_lend,                \
-    .made = fp16_made, .store = fp16_store, .right = fp16_right,                                   \
+    .own_phase = true, .own_w = true, .leaves_share = true, .refined = true,                       \
+    .width = MACHINE_PANEL_FP16, .close = fp16_close, .own = fp16_own, .ground = fp16_ground,      \
+    .lend = fp16_lend, .made = fp16_made, .store = fp16_store, .right = fp16_right,                \
     .right_column = fp16_right_column, .get = fp16_get, .keep = fp16_keep, .load = fp16_load,      \
     .begin = fp16_begin, .columns = fp16_columns, .project = fp16_project, .outer = fp16_outer,    \
     .end = fp16_end, .phase = fp16_phase, .phase_end = fp16_phase_end, .share = fp16_share,        \
     .phase_share = fp16_phase_share
-
-/* Products of FP16 numbers have parts of 128 x 192: 22 of them, with the 42 of 5336 actuators 7
- * rounds of 132 multiprocessors. */
-#define PANEL 4224
 
 const product_kind product_fp16 = {.name = "fp16", .bytes = bytes, .open = fp16_open, FP16_TABLE};
 const product_kind product_fp16_lattice = {

@@ -7,7 +7,6 @@
 #include <string.h>
 
 enum { MOST_THREADS = 4096 }; /* of compute.threads */
-enum { MOST_ORDER = 2 };      /* of compute.tlr_order */
 
 void facts_free(fact_list *l) {
     free(l->v);
@@ -77,8 +76,6 @@ static bool is_sane(const fact *f, int ntarget, int nexposure) {
         return f->value >= 1 && f->value <= MOST_THREADS;
     if (strcmp(f->key, "chunk") == 0)
         return f->value >= 1 && f->value <= ntarget;
-    if (strcmp(f->key, "tlr_order") == 0)
-        return f->value >= 0 && f->value <= MOST_ORDER;
     if (sscanf(f->key, "precision_%9d%n", &e, &used) == 1 && f->key[used] == '\0')
         return e >= 0 && e < nexposure;
     return true;

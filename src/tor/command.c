@@ -1,6 +1,7 @@
 #include "tor/command.h"
 
 #include "base/fault.h"
+#include "base/machine_constants.h"
 #include "factor/scalapack.h"
 #include "matcov/matcov.h"
 #include "tor/command_internal.h"
@@ -174,16 +175,9 @@ size_t command_bytes(size_t rows, size_t t, command_way way, bool phase) {
     return rows * (command_panel_rows(rows, t, way) + square) * sizeof(double);
 }
 
-/* Subapertures of the mirror from which on the filter pays, on a processor and on a GPU. On a
- * processor filter and H take 0.87 of the time of a product with D+ at 20, 0.6 at 40
- * (bench/results/projection-cpu.txt); on an H200 1.08 at 40, where the filter alone takes half of
- * it, 0.63 at 84 (bench/results/filter-h200.txt). */
-#define FILTER_PAYS 20
-#define FILTER_PAYS_GPU 40
-
 command_way command_choose(const sys *s, bool host) {
     static const char *const names[] = {"matrix", "filter", "raw"};
-    const char *wanted = getenv("MOAO_PROJECTION");
+    const char *wanted = test_choice("projection");
     backend_filter f;
     if (matcov_interaction_filter(s, &f) != MOAO_OK) {
         status_clear();
@@ -192,7 +186,7 @@ command_way command_choose(const sys *s, bool host) {
     for (int i = 0; i < 3 && wanted != NULL && f.reach > 0; i++)
         if (strcmp(wanted, names[i]) == 0)
             return (command_way)i;
-    const int least = host ? FILTER_PAYS : FILTER_PAYS_GPU;
+    const int least = host ? MACHINE_FILTER_PAYS : MACHINE_FILTER_PAYS_GPU;
     return f.reach > 0 && s->dm.nssp >= least ? COMMAND_RAW : COMMAND_MATRIX;
 }
 

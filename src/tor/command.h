@@ -29,7 +29,7 @@ status command_init_device(const comm *c, const sys *s, const backend *be, doubl
 typedef enum { COMMAND_MATRIX, COMMAND_FILTER, COMMAND_RAW } command_way;
 
 /* Local. The way on the host's processors or on another device, as far as it is known before M is.
- * The variable MOAO_PROJECTION (matrix, filter, raw) decides instead where D' has a filter. */
+ * Tests decide instead where D' has a filter (base/fault.h, "projection": matrix, filter, raw). */
 command_way command_choose(const sys *s, bool host);
 /* Local. Whether H D' is as accurate as D+: what it loses are the digits of the condition number.
  */

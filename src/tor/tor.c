@@ -89,7 +89,6 @@ status tor_open(const tor_setup *u, tor *t) {
                              .nrank = u->c->size,
                              .block = u->block,
                              .tile = u->tile,
-                             .order = u->order,
                              .fp16 = u->fp16,
                              .members = u->members,
                              .grid = {u->grid[0], u->grid[1]}};

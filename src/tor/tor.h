@@ -31,7 +31,6 @@ typedef struct { /* borrowed, all of it */
     int sample;             /* target by which an operator that is not exact is checked */
     int nsample;            /* columns of the sampled residual */
     int tile;               /* order of the tiles of a compressed factor, 0: chosen, */
-    int order;              /* and order of its measurements (tlr_order) */
     bool fp16;              /* its columns that may be are kept in FP16 */
     int members;            /* ranks over which it is distributed, 0: each has all of it */
     double one_target;      /* memory for one target, for messages [bytes] */

@@ -98,7 +98,7 @@ class Compressed(unittest.TestCase):
         self.assertEqual((len(of), dense.sum(), (of == 0).sum()), (c["tiles"], c["dense_tiles"], c["empty_tiles"]))
         self.assertAlmostEqual(of.mean(), c["mean_rank"], delta=1e-6)
         self.assertEqual(of[~dense].max(), c["largest_rank"])
-        self.assertEqual((header["BUNIT"], header["TLRORDER"], header["TLRTILE"]), ("column", c["order"], tiles["ORDER"].max()))
+        self.assertEqual((header["BUNIT"], header["TLRTILE"]), ("column", tiles["ORDER"].max()))
         self.assertAlmostEqual(header["TLRTOL"] / c["tolerance_arcsec2"], 1, delta=1e-9)
         with fits.open(run.path("maps.fits")) as f:
             self.assertEqual(tiles["ORDER"].sum(), f[0].header["NMEAS"])
@@ -169,31 +169,6 @@ class Compressed(unittest.TestCase):
             told_of[flag] = json.loads(p.stdout)
         less = told_of["false"]["here"]["rank_memory_bytes"] - told_of["true"]["here"]["rank_memory_bytes"]
         self.assertGreater(less, 0.5 * told_of["false"]["compression"]["bytes"])
-
-    def test_orders(self):
-        """compute.tlr_order: other tiles, the same results but for what may be dropped; in joint order too ranks make the factor
-        together, with the bits of one; its prediction."""
-        told_of = {"sensor": told(self.tlr)[0]}
-        options = SMALL + TLR + ["compute.threads=1"]
-        runs = {}
-        for order in "joint", "morton":
-            runs[order] = Run(CASE, *options, "compute.tlr_order=" + order, "output.ranks=true")
-            told_of[order], = told(runs[order])
-            self.assertLess(gap(self.dense, runs[order]), 1e-4)
-            self.assertGreater(gap(self.dense, runs[order]), 1e-10)
-            self.assertGreater(gap(self.tlr, runs[order]), 1e-12)
-        for order, c in told_of.items():
-            self.assertEqual((c["order"], c["form"], c["restarts"]), (order, "tiles", 0))
-            self.assertEqual(sum(c["ranks"]) + c["dense_tiles"] + c["empty_tiles"], c["tiles"])
-            self.assertLess(0, c["mean_rank"])
-        self.assertEqual(set(self.ranks(runs["joint"])), {0})
-        self.assertEqual(set(self.ranks(runs["morton"])), {1, 2, 3, 4, 5})
-        self.assertEqual(len({c["bytes"] for c in told_of.values()}), 3)
-        self.assert_same_maps(runs["joint"], Run(CASE, *options, "compute.tlr_order=joint", ranks=2))
-        case = moao_test.write_case(os.path.join(os.path.dirname(runs["joint"].dir), "same.yaml"), CASE)
-        j = json.loads(moao("check", case, *SMALL, *TLR, "compute.tlr_order=joint", "--json").stdout)["compression"]
-        self.assertEqual(j["order"], "joint")
-        self.assertLess(abs(j["bytes"] / told_of["joint"]["bytes"] - 1), 0.4)
 
     def assert_same_maps(self, a, b):
         mine, other = a.quantities(), b.quantities()
@@ -298,13 +273,13 @@ class Compressed(unittest.TestCase):
 
     def test_stop_and_resume(self):
         """From a tolerance 32 times as large as usual, factors are made until the limit holds; a resumed run keeps what was
-        found, and the order of the measurements with which it was: the same bits."""
+        found, and whether it was distributed: the same bits."""
         folder = tempfile.mkdtemp(prefix="moao-tlr-")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         case = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE)
         out = {n: os.path.join(folder, n) for n in ("whole", "stopped")}
         options = SMALL + TLR + ["compute.tlr_tolerance=4", "compute.tlr_strehl=4e-6", "compute.targets_per_chunk=1",
-                                "compute.tlr_order=morton", "compute.tlr_distributed=true"]
+                                "compute.tlr_distributed=true"]
         whole = moao_test.Run(case, "-o", out["whole"], *options, ranks=1, cwd=folder)
         self.assertEqual(whole.wait(120), 0, whole.text)
         self.assertIn("again with a smaller tolerance", whole.text)
@@ -317,8 +292,7 @@ class Compressed(unittest.TestCase):
         moao_test.wait_for_parts(run, out["stopped"], 1)
         run.process.send_signal(signal.SIGUSR1)
         self.assertEqual(run.wait(60), 3, run.text)
-        again = moao_test.Run(case, "-o", out["stopped"], "--resume", *options, "compute.tlr_order=joint",
-                              "compute.tlr_distributed=false", ranks=1, cwd=folder)
+        again = moao_test.Run(case, "-o", out["stopped"], "--resume", *options, "compute.tlr_distributed=false", ranks=1, cwd=folder)
         self.assertEqual(again.wait(120), 0, again.text)
         self.assertNotIn("again with a smaller tolerance", again.text)
         self.assertNotIn("computed again", again.text)  # what was finished is kept

@@ -1,4 +1,4 @@
-"""D+ applied to covariances as a filter and H (src/tor/command.h, MOAO_PROJECTION) against the matrix D+ itself: in ranks in step and on
+"""D+ applied to covariances as a filter and H (src/tor/command.h) against the matrix D+ itself: in collective ranks and on
 devices, with rows of a target on several ranks, with each residual; what a run keeps of it for those that resume it."""
 import json
 import os
@@ -23,7 +23,7 @@ SENSOR = ["psf.residual=sensor"]
 
 
 def run(way, *overrides, case=CASE, env=None, **kw):
-    return Run(case, *overrides, env=dict(env or {}, MOAO_PROJECTION=way), **kw)
+    return Run(case, *overrides, env=dict(env or {}, MOAO_TEST_PROJECTION=way), **kw)
 
 
 def told(r):
@@ -87,13 +87,13 @@ class Projection(unittest.TestCase):
         case = moao_test.write_case(os.path.join(folder, "case.yaml"))
         for first, then in (("raw", "matrix"), ("matrix", "raw")):
             out = {n: os.path.join(folder, first + n) for n in ("whole", "stopped")}
-            whole = moao_test.Run(case, "-o", out["whole"], env={"MOAO_PROJECTION": first}, cwd=folder)
+            whole = moao_test.Run(case, "-o", out["whole"], env={"MOAO_TEST_PROJECTION": first}, cwd=folder)
             self.assertEqual(whole.wait(120), 0, whole.text)
-            part = moao_test.Run(case, "-o", out["stopped"], env={"MOAO_PROJECTION": first}, cwd=folder)
+            part = moao_test.Run(case, "-o", out["stopped"], env={"MOAO_TEST_PROJECTION": first}, cwd=folder)
             moao_test.wait_for_parts(part, out["stopped"], 3)
             part.process.send_signal(signal.SIGUSR1)
             self.assertEqual(part.wait(60), 3, part.text)
-            again = moao_test.Run(case, "-o", out["stopped"], "--resume", env={"MOAO_PROJECTION": then}, cwd=folder)
+            again = moao_test.Run(case, "-o", out["stopped"], "--resume", env={"MOAO_TEST_PROJECTION": then}, cwd=folder)
             self.assertEqual(again.wait(120), 0, again.text)
             a, b = (moao_test.maps(out[n]) for n in ("whole", "stopped"))
             for key in a:

@@ -7,7 +7,8 @@ EMU_TESTS := $(or $(TESTS),test_linalg_products test_linalg_scatter test_linalg_
 emu_cu := $(wildcard src/gpu/lowrank/*.cu) $(addprefix src/gpu/batch/batch_,gemm.cu scatter.cu gather.cu) $(wildcard src/gpu/matcov/*.cu src/gpu/psf/*.cu) \
     $(wildcard src/gpu/hier/toeplitz*.cu) src/gpu/hier/gemm_sums.cu src/gpu/hier/fused_levels.cu src/gpu/dense/filter.cu src/gpu/dense/split.cu src/gpu/dense/split_pack.cu src/gpu/dense/split_products.cu
 emu_text := $(patsubst src/%,$(EMU_B)/%,$(emu_cu) $(wildcard src/gpu/*/*.cuh))
-emu_obj := $(patsubst src/%,$(EMU_B)/%.o,$(emu_cu)) $(patsubst %,$(EMU_B)/%.o,emulator plugin)
+emu_real := $(filter %_real.cu,$(emu_cu))
+emu_obj := $(patsubst src/%,$(EMU_B)/%.o,$(filter-out $(emu_real),$(emu_cu))) $(foreach t,double float,$(emu_real:src/%.cu=$(EMU_B)/%.$(t).cu.o)) $(patsubst %,$(EMU_B)/%.o,emulator plugin)
 # CUDA's attributes and pragmas mean nothing here, so warnings about them do not either
 EMU_CXXFLAGS = -std=c++17 -O2 -g -fPIC -fvisibility=hidden -MMD -MP -DMOAO_PUBLIC= -Itests/emulator -I$(EMU_B) -Isrc -Isrc/linalg/include $(addprefix -I,$(wildcard src/gpu/*/.)) $(FFTW_CFLAGS)
 
@@ -21,6 +22,12 @@ $(EMU_B)/gpu/%: src/gpu/% tests/emulator/translate.py
 $(EMU_B)/gpu/%.cu.o: $(EMU_B)/gpu/%.cu | $(emu_text)
 	$(call say,EMU,$(<:$(EMU_B)/%=src/%))
 	$(Q)$(EMU_CXX) $(EMU_CXXFLAGS) -w -x c++ -c $< -o $@
+$(EMU_B)/gpu/%.double.cu.o: $(EMU_B)/gpu/%.cu | $(emu_text)
+	$(call say,EMU,$(<:$(EMU_B)/%=src/%) in double precision)
+	$(Q)$(EMU_CXX) $(EMU_CXXFLAGS) -w -x c++ -DREAL=double -c $< -o $@
+$(EMU_B)/gpu/%.float.cu.o: $(EMU_B)/gpu/%.cu | $(emu_text)
+	$(call say,EMU,$(<:$(EMU_B)/%=src/%) in single precision)
+	$(Q)$(EMU_CXX) $(EMU_CXXFLAGS) -w -x c++ -DREAL=float -c $< -o $@
 $(EMU_B)/%.o: tests/emulator/%.cpp
 	@mkdir -p $(@D)
 	$(call say,EMU,$<)

@@ -7,6 +7,12 @@
 #include <string.h>
 
 __attribute__((visibility("default"))) int moao_test_fault(int rank, const char *where);
+__attribute__((visibility("default"))) const char *moao_test_choice(const char *what);
+
+/* MOAO_TEST_PROJECTION=matrix, filter or raw: how D+ is applied (src/tor/command.h). */
+const char *moao_test_choice(const char *what) {
+    return strcmp(what, "projection") == 0 ? getenv("MOAO_TEST_PROJECTION") : NULL;
+}
 
 int moao_test_fault(int rank, const char *where) {
     const char *spec = getenv("MOAO_FAULT");

@@ -21,10 +21,10 @@ static void ok(status st) {
         fail_msg("%s", status_message());
 }
 
+static uint64_t uniform_state = 1; /* what the next number follows from */
 static inline double uniform(void) {
-    static uint64_t x = 1;
-    x = x * 6364136223846793005u + 1442695040888963407u;
-    return (double)(x >> 11) * 0x1p-53;
+    uniform_state = uniform_state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(uniform_state >> 11) * 0x1p-53;
 }
 
 /* Points in the unit square, two groups in the same place as two sensors are, and their order. */

@@ -92,7 +92,7 @@ static void test_tlr(void **state) {
             expect(tlr_layout_plain(sizes[e], 2, &l), sizes[e] >= 0, "layout", sizes[e], 2, 0);
             tlr_layout_free(&l);
         }
-        for (int order = 0; order < 4; order++) {
+        for (int order = 0; order <= TLR_NATURAL; order++) {
             expect(
                 tlr_layout_points(&(tlr_points){1, start, x, x, 1}, sizes[e], (tlr_order)order, &l),
                 false, "layout of a point that is NaN", 3, sizes[e], order);

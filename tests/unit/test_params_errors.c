@@ -80,6 +80,8 @@ static void wrong_words(void **state) {
     static const mistake m[] = {
         {"diameter", "diametr",
          "bad.yaml:2:13: telescope.diametr: ", "unknown key, did you mean diameter?"},
+        {"psf:", "compute: {tlr_order: joint}\npsf:", "bad.yaml:15:22: compute.tlr_order: ",
+         "no longer a parameter, measurements are ordered sensor by sensor: remove it"},
         {"dm:", "diameter: 8\ndm:", "bad.yaml:3:1: diameter: ", "did you mean telescope.diameter?"},
         {"magnitude: 11", "magnitud: 11",
          "bad.yaml:7:49: sensors[1].magnitud: ", "did you mean magnitude?"},

@@ -102,8 +102,7 @@ static void test_absurd_facts(void **state) {
     } of[] = {
         {"ranks", 1, true},        {"ranks", 0, false},        {"threads", 4096, true},
         {"threads", 0, false},     {"threads", 4097, false},   {"chunk", NT, true},
-        {"chunk", NT + 1, false},  {"chunk", 0, false},        {"tlr_order", 2, true},
-        {"tlr_order", 3, false},   {"tlr_order", -1, false},   {"precision_1", 1, true},
+        {"chunk", NT + 1, false},  {"chunk", 0, false},        {"precision_1", 1, true},
         {"precision_2", 1, false}, {"precision_-1", 1, false}, {"precision_1_limit", 1, true}};
     store_run run = run_of(EFFECTIVE);
     run.mixed = true;

@@ -216,7 +216,7 @@ size_t gpu_trtri_work(backend_type t, int64_t n);
 size_t gpu_lauum_work(backend_type t, int64_t n);
 
 /* Sizes at which one method hands over to another: the table in bench/results/dense-h200.md says
- * what decided each. A bench may change them (moao_gpu_tune); nothing else does. */
+ * what decided each. */
 struct gpu_tuning {
     int64_t trsm_narrow; /* up to so many right-hand sides: blocks of trsm_nb_narrow are inverted */
     int64_t trsm_nb_narrow, trsm_nb_wide;
@@ -225,9 +225,8 @@ struct gpu_tuning {
     int64_t symm_leaf, syrk_leaf;
     int64_t potrf_tiles; /* order up to which one kernel makes the factor; recursion above */
     int64_t trtri_nb, lauum_leaf;
-    int64_t fp16_kernel; /* 0: rounded products of FP16 numbers are by cuBLAS, in pieces */
 };
-extern gpu_tuning gpu_tune;
+constexpr gpu_tuning gpu_tune = {1024, 512, 256, 16, 2048, 2048, 4096, 4096, 512, 512};
 
 /* ---- entries of the table */
 status gpu_alloc_host(backend_ctx *ctx, size_t bytes, void **p);

@@ -18,20 +18,6 @@
 #include <string.h>
 #include <vector>
 
-gpu_tuning gpu_tune = {
-    .trsm_narrow = 1024,
-    .trsm_nb_narrow = 512,
-    .trsm_nb_wide = 256,
-    .trsm_group = 16,
-    .trmm_leaf = 2048,
-    .symm_leaf = 2048,
-    .syrk_leaf = 4096,
-    .potrf_tiles = 4096,
-    .trtri_nb = 512,
-    .lauum_leaf = 512,
-    .fp16_kernel = 1,
-};
-
 /* ---- messages go to the program's record */
 
 static __typeof__(status_set) *report;
@@ -341,27 +327,4 @@ EXPORT const backend *moao_gpu_backend(__typeof__(status_set) *set, char *why, s
         return NULL;
     }
     return &backend_gpu;
-}
-
-/* For measurements: change one size of gpu_tune, by name. Returns its old value, -1 for an unknown
- * name. */
-EXPORT int64_t moao_gpu_tune(const char *name, int64_t value) {
-    static const struct {
-        const char *name;
-        int64_t *value;
-    } sizes[] = {
-        {"trsm_narrow", &gpu_tune.trsm_narrow},   {"trsm_nb_narrow", &gpu_tune.trsm_nb_narrow},
-        {"trsm_nb_wide", &gpu_tune.trsm_nb_wide}, {"trmm_leaf", &gpu_tune.trmm_leaf},
-        {"symm_leaf", &gpu_tune.symm_leaf},       {"syrk_leaf", &gpu_tune.syrk_leaf},
-        {"potrf_tiles", &gpu_tune.potrf_tiles},   {"trsm_group", &gpu_tune.trsm_group},
-        {"trtri_nb", &gpu_tune.trtri_nb},         {"lauum_leaf", &gpu_tune.lauum_leaf},
-        {"fp16_kernel", &gpu_tune.fp16_kernel},
-    };
-    for (const auto &s : sizes)
-        if (!strcmp(s.name, name)) {
-            const int64_t old = *s.value;
-            *s.value = value;
-            return old;
-        }
-    return -1;
 }

@@ -250,7 +250,7 @@ bool served(const backend_ctx *ctx, char ta, int64_t m, int64_t n, int64_t k, in
             const fp16_product *p, int64_t lda, int64_t ldb) {
     int major = 0, minor = 0;
     if (ta != 'N' || m < BM || n < BOX || k < BK || m > INT_MAX / 2 || n > INT_MAX / 2 ||
-        k > INT_MAX / 2 || gpu_tune.fp16_kernel == 0)
+        k > INT_MAX / 2)
         return false;
     for (int i = 0; i < count; i++)
         if (!reachable(p[i].a, lda) || !reachable(p[i].b, ldb))

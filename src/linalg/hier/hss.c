@@ -4,14 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Up to so many rows all entries are kept, and used where rows^2 nvec is at most FAST (H200: cuBLAS
+/* Up to SMALL rows all entries are kept, and used where rows^2 nvec is at most FAST (H200: cuBLAS
  * takes less time for such a product than the launches of a tree). */
 enum { SMALL = 1536 };
-double hss_fast = 1.2e9;
+#define FAST 1.2e9
 /* Where launches cost, products by up to FEW columns take TOGETHER levels of the tree at a time;
  * those by more, the levels above TOP. */
-int64_t hss_few = 256;
-enum { TOGETHER = 4, TOP = 4 };
+enum { FEW = 256, TOGETHER = 4, TOP = 4 };
 
 enum { LEAF = 128, MOST_LEAF = BATCH_ORTH_MAX, MOST_RANK = BATCH_ORTH_MAX / 2 };
 
@@ -256,7 +255,7 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
                     const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work) {
     const hss *h = (const hss *)f;
     const int levels = h->t.levels;
-    const hss_launches *m = nvec <= hss_few ? &h->few : &h->wide;
+    const hss_launches *m = nvec <= FEW ? &h->few : &h->wide;
     const bool merged = m->way[0].launches > 0;
     const int ups = merged ? m->ups : levels;
     const int64_t ld = side == 'L' ? (h->ranks > 0 ? h->ranks : 1) : nvec;
@@ -264,7 +263,7 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
     const hier_operand from[FORMATS_OPERANDS] = {{x, ldx}, {up, ld}, {down, ld}, {NULL, 1}};
     status st = MOAO_OK;
     const bool fast =
-        h->all && !f->checked && (double)h->t.n * (double)h->t.n * (double)nvec <= hss_fast;
+        h->all && !f->checked && (double)h->t.n * (double)h->t.n * (double)nvec <= FAST;
     if (levels == 0 || fast)
         return apply_dense(h, fast ? h->all : h->d, fast ? h->t.n : h->leaf, side, trans, nvec,
                            part == 'H' ? alpha / 2 : alpha, x, ldx, beta, y, ldy);

@@ -61,9 +61,6 @@ status hss_compress(format *f, double tol, char weights, int samples); /* hss_co
 /* Launches with sums up and down at `anchors` levels only, from the leaves up (hss_merge.c). */
 status hss_merge(hss *h, const int *anchor, int anchors, hss_launches *to);
 void hss_launches_free(const format *f, hss_launches *l);
-/* Sizes at which products change their way (hss.c); a bench may change them, nothing else does. */
-extern double hss_fast;
-extern int64_t hss_few;
 void hss_clear(hss *h); /* all that depends on values */
 status hss_factor_make(format *f, double shift);
 void hss_factor_free(hss *h);

@@ -23,11 +23,6 @@ static int by_key(const void *a, const void *b) {
     return (p->at > q->at) - (p->at < q->at); /* the same order everywhere */
 }
 
-static int by_index(const void *a, const void *b) {
-    const item *p = a, *q = b;
-    return (p->at > q->at) - (p->at < q->at);
-}
-
 /* Where leaves of nearly equal size begin: `size` [leaves] points each. */
 static void cut_evenly(int64_t n, int64_t leaves, int64_t *size) {
     for (int64_t k = 0; k < leaves; k++)
@@ -57,48 +52,19 @@ static void split(const tlr_points *p, int64_t n, item *it, int64_t leaves, int6
     split(p, n - left, it + left, leaves - half, size + half);
 }
 
-/* Bits of two numbers in [0, 1), taken in turn. */
-static double morton(double x, double y) {
-    double code = 0, step = 0.5;
-    for (int bit = 0; bit < 24; bit++, step /= 4) {
-        x *= 2, y *= 2;
-        code += step * (y >= 1) + step / 2 * (x >= 1);
-        x -= x >= 1, y -= y >= 1;
-    }
-    return code;
-}
-
-static void sort_morton(const tlr_points *p, int64_t n, item *it) {
-    double low[2] = {INFINITY, INFINITY}, side = 0;
-    for (int64_t i = 0; i < n; i++) {
-        low[0] = fmin(low[0], p->x[it[i].at]);
-        low[1] = fmin(low[1], p->y[it[i].at]);
-    }
-    for (int64_t i = 0; i < n; i++)
-        side = fmax(side, fmax(p->x[it[i].at] - low[0], p->y[it[i].at] - low[1]));
-    side = side > 0 ? side * (1 + 1e-12) : 1;
-    for (int64_t i = 0; i < n; i++)
-        it[i].key = morton((p->x[it[i].at] - low[0]) / side, (p->y[it[i].at] - low[1]) / side);
-    qsort(it, (size_t)n, sizeof *it, by_key);
-}
-
-/* Points of groups g .. end into order, and the sizes of their leaves [points]; number of leaves.
- */
-static int64_t order_groups(const tlr_points *p, int64_t b, tlr_order order, int64_t g, int64_t end,
-                            item *it, int64_t *size) {
-    const int64_t from = p->start[g], n = p->start[end] - from, per_leaf = b / p->each;
+/* Points of group g into order, and the sizes of their leaves [points]; number of leaves. */
+static int64_t order_group(const tlr_points *p, int64_t b, tlr_order order, int64_t g, item *it,
+                           int64_t *size) {
+    const int64_t from = p->start[g], n = p->start[g + 1] - from, per_leaf = b / p->each;
     const int64_t leaves = n / per_leaf + (n % per_leaf > 0);
     for (int64_t i = 0; i < n; i++)
         it[i] = (item){0, from + i};
     if (n == 0)
         return 0;
-    if (order == TLR_KD || order == TLR_JOINT) {
+    if (order == TLR_KD)
         split(p, n, it, leaves, size);
-    } else {
-        if (order == TLR_MORTON)
-            sort_morton(p, n, it);
+    else
         cut_evenly(n, leaves, size);
-    }
     return leaves;
 }
 
@@ -141,16 +107,11 @@ status tlr_layout_points(const tlr_points *p, int64_t b, tlr_order order, tlr_la
     for (int64_t g = 0; g < p->groups; g++)
         for (int64_t i = p->start[g]; i < p->start[g + 1]; i++)
             group[i] = g;
-    for (int64_t g = 0; g < p->groups;) {
-        const int64_t end = order == TLR_JOINT ? p->groups : g + 1;
-        l->nt += order_groups(p, b, order, g, end, it + p->start[g], size + l->nt);
-        g = end;
-    }
+    for (int64_t g = 0; g < p->groups; g++)
+        l->nt += order_group(p, b, order, g, it + p->start[g], size + l->nt);
     TRY(ALLOC(l->first, (size_t)l->nt + 1, "tile boundaries"));
     TRY(ALLOC(l->perm, (size_t)(points * p->each) + 1, "order of rows"));
     for (int64_t k = 0; k < l->nt; k++) {
-        if (order == TLR_JOINT) /* so that few runs of the caller's indices are in a tile */
-            qsort(it + done, (size_t)size[k], sizeof *it, by_index);
         put_leaf(p, group, it + done, size[k], l->perm + p->each * done);
         done += size[k];
         l->first[k + 1] = p->each * done;

@@ -61,9 +61,6 @@ typedef struct {
 
 typedef enum {
     TLR_KD,      /* each group: medians of its longer side, into leaves of nearly equal size */
-    TLR_JOINT,   /* all groups in one such tree; tiles then span groups, and have the points of each
-                    together */
-    TLR_MORTON,  /* each group: along the Morton curve, cut into equal runs */
     TLR_NATURAL, /* as given, each group cut into equal runs */
 } tlr_order;
 
