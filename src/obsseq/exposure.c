@@ -63,10 +63,10 @@ static status target_sums(obsseq *o, const linop *op, int k) {
         return st == MOAO_OK && op->product->leaves_share ? add_share(o, op, k) : st;
     }
     memset(o->sum, 0, psf_sep_count(o->ps) * sizeof *o->sum);
-    if (o->pairwise != NULL)
-        memset(o->pairwise, 0, psf_pairwise_count(o->ps) * sizeof *o->pairwise);
+    if (o->pair_sums != NULL)
+        memset(o->pair_sums, 0, psf_pairwise_count(o->ps) * sizeof *o->pair_sums);
     return psf_accumulate_phase(o->ps, (size_t)t->row0, (size_t)t->nlrow, y, (size_t)t->nlrow, ct,
-                                (size_t)t->nlrow, o->sum, o->pairwise);
+                                (size_t)t->nlrow, o->sum, o->pair_sums);
 }
 
 /* What the targets have in common where the residual phase is wanted: the turbulence. */
@@ -235,14 +235,16 @@ static status sum_of_group(obsseq *o, int owner) {
     TIMED_WAIT(o->t.e.rep, STAGE_PSF,
                MPI_Reduce(mine ? MPI_IN_PLACE : o->sum, o->sum, (int)psf_sep_count(o->ps),
                           MPI_DOUBLE, MPI_SUM, owner, t->group));
-    const size_t pairs = o->pairwise != NULL ? psf_pairwise_count(o->ps) : 0, most = 1 << 28;
+    const size_t pairs = o->pair_sums != NULL ? psf_pairwise_count(o->ps) : 0, most = 1 << 28;
     for (size_t i = 0; i < pairs; i += most) { /* an int counts them */
-        float *here = o->pairwise + i;
+        double *here = o->pair_sums + i;
         const int n = (int)(pairs - i < most ? pairs - i : most);
         TIMED_WAIT(
             o->t.e.rep, STAGE_PSF,
-            MPI_Reduce(mine ? MPI_IN_PLACE : here, here, n, MPI_FLOAT, MPI_SUM, owner, t->group));
+            MPI_Reduce(mine ? MPI_IN_PLACE : here, here, n, MPI_DOUBLE, MPI_SUM, owner, t->group));
     }
+    if (mine && pairs > 0)
+        psf_round_pairwise(o->ps, o->pair_sums, o->pairwise);
     return MOAO_OK;
 }
 

@@ -35,6 +35,9 @@ static status take_imager(obsseq *o) {
     TRY(engine_doubles(e, (int64_t)nsep, "a stationary average", &o->mtt));
     if (pairs > 0)
         TRY(engine_array(e, pairs, "pairs of points", (void **)&o->pairwise));
+    if (pairs > 0 && e->collective && e->c->size > 1)
+        TRY(engine_doubles(e, (int64_t)psf_pairwise_count(o->ps), "pairs of points",
+                           &o->pair_sums));
     TRY(e->be->alloc_host(e->ctx, nsep * sizeof(double), (void **)&o->average));
     residual_rows(&o->t, &i0, &ni);
     if (e->collective && !psf_is_phase(o->ps))
@@ -70,7 +73,7 @@ void obsseq_close(obsseq *o) {
         e->be->release_host(e->ctx, o->host_pairwise);
         phase_close(&o->t, &o->phase);
         budget_close(&o->t, &o->budget);
-        ENGINE_RELEASE(e, o->sum, o->mtt, o->truth, o->pairwise);
+        ENGINE_RELEASE(e, o->sum, o->mtt, o->truth, o->pairwise, o->pair_sums);
         e->be->release_host(e->ctx, o->average);
     }
     tor_close(&o->t);

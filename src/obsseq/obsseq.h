@@ -35,6 +35,7 @@ typedef struct {
     budget_term budget;
     double *sum, *mtt;    /* on the device, stationary averages: of Y + Y', of P Ctt P' */
     float *pairwise;      /* on the device, of a target: psf_accumulate_phase; NULL: not wanted */
+    double *pair_sums;    /* of a group of ranks: this rank's part of it, before it is rounded */
     float *host_pairwise; /* pinned, beside host_sum */
     double *truth;        /* rows of P Ctt P' */
     double *average;      /* pinned: mtt in transit */

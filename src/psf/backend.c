@@ -10,6 +10,7 @@ struct backend_imager {
     psf *p;
     const psf_fit *fit;
     double *sum;                /* [nsep][nsep] */
+    double *pairs;              /* S(x, x') before it is rounded */
     double *scalars[PSF_SLOTS]; /* [nlambda][3 + nbox] */
     float *images[PSF_SLOTS];   /* [nlambda][crop][crop] */
 };
@@ -30,13 +31,15 @@ static void cpu_close(backend_imager *b) {
         free(b->images[i]);
     }
     free(b->sum);
+    free(b->pairs);
     free(b);
 }
 
 static size_t cpu_bytes(const psf_model *m) {
     const psf *p = m->host;
     const size_t slot = scalar_count(p) * sizeof(double) + pixel_count(p) * sizeof(float);
-    return sizeof(backend_imager) + psf_sep_count(p) * sizeof(double) + PSF_SLOTS * slot;
+    return sizeof(backend_imager) + (psf_sep_count(p) + psf_pairwise_count(p)) * sizeof(double) +
+           PSF_SLOTS * slot;
 }
 
 static const backend_psf cpu;
@@ -50,6 +53,7 @@ static status cpu_open(backend_ctx *ctx, const psf_model *m, backend_imager **ou
     b->head = (backend_imager_head){&cpu, m->nact, m->lattice > 0, m->nsample > 0};
     b->p = m->host;
     TRY(ALLOC(b->sum, psf_sep_count(b->p), "stationary average"));
+    TRY(ALLOC(b->pairs, psf_pairwise_count(b->p), "pairs of points"));
     for (int i = 0; i < PSF_SLOTS; i++) {
         TRY(ALLOC(b->scalars[i], scalar_count(b->p), "results"));
         TRY(ALLOC(b->images[i], pixel_count(b->p), "PSFs of a target"));
@@ -75,10 +79,14 @@ static status cpu_average(backend_imager *b, const double *y, int64_t ldy, bool 
 static status cpu_pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct,
                         int64_t ldct, double *sum, float *pairwise) {
     memset(sum, 0, psf_sep_count(b->p) * sizeof *sum);
-    if (pairwise != NULL)
-        memset(pairwise, 0, psf_pairwise_count(b->p) * sizeof *pairwise);
-    return psf_accumulate_phase(b->p, 0, (size_t)b->p->nact, y, (size_t)ldy, ct, (size_t)ldct, sum,
-                                pairwise);
+    double *pairs = pairwise != NULL ? b->pairs : NULL;
+    if (pairs != NULL)
+        memset(pairs, 0, psf_pairwise_count(b->p) * sizeof *pairs);
+    const status st = psf_accumulate_phase(b->p, 0, (size_t)b->p->nact, y, (size_t)ldy, ct,
+                                           (size_t)ldct, sum, pairs);
+    if (pairs != NULL)
+        psf_round_pairwise(b->p, pairs, pairwise);
+    return st;
 }
 
 static status cpu_compute(backend_imager *b, int slot, const double *sum, const double *common,

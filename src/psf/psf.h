@@ -117,7 +117,7 @@ size_t psf_sep_count_of(const sys *s, const psf_opts *o);
  * ldct]). Linear, so ranks may add their own rows. pairwise (NULL: not wanted): the same for
  * S(x, x') of single pairs [m^2], np numbers for each sampled point x. Local; allocates. */
 status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y, size_t ldy,
-                            const double *ct, size_t ldct, double *sum, float *pairwise);
+                            const double *ct, size_t ldct, double *sum, double *pairwise);
 /* Numbers of `pairwise`; 0: images are of the mean of D. The first is of an open psf, the second
  * for the plan. */
 size_t psf_pairwise_count(const psf *p);
@@ -126,6 +126,8 @@ size_t psf_pairwise_count_of(const sys *s, const psf_opts *o);
  * on, where psf_opts.average asks for it: of S by pairs, whose sums by separation are s. Both are
  * borrowed until the next call; NULL: of none. Local. */
 void psf_use_pairwise(psf *p, const float *pairwise, const double *s);
+/* In single precision, from sums of psf_accumulate_phase over all rows. Local. */
+void psf_round_pairwise(const psf *p, const double *sum, float *pairwise);
 /* Bytes that it takes on a rank with na rows and some threads, for the plan. */
 size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads);
 

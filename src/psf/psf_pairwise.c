@@ -61,6 +61,13 @@ void psf_use_pairwise(psf *p, const float *pairwise, const double *s) {
             p->pair_mean[i] = (s[i] + s[phase_opposite(p, i)]) / (2 * p->norm[i]);
 }
 
+void psf_round_pairwise(const psf *p, const double *sum, float *pairwise) {
+    const size_t count = psf_pairwise_count(p);
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < count; i++)
+        pairwise[i] = (float)sum[i];
+}
+
 /* sum(rho) += exp(-z/2) - 1 + z/2 of n pairs at places next to one another; half: k^2/2. */
 CLONES static void add_run(int n, double half, const float *restrict s, const double *restrict mean,
                            double *restrict sum) {

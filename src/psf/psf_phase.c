@@ -146,9 +146,9 @@ typedef struct { /* rows a0 .. a0+na of Y and C, and the work space of a thread 
     double *grid;      /* [n + 1][points at once][n + 1] columns of g on the square of actuators */
     double *along;     /* [n + 1][points at once][lattice] the same, spread along x */
     double *z;         /* [lattice][points at once][lattice], even rows first */
-    float *from, *to; /* [nsample][np] 2 [Z(x, x) - Z(x', x)], [np][nsample] with x' sampled; of all
-                         threads, NULL: not wanted */
-    double *factor;   /* [lattice][lattice] 4 where there is a point, else 0; of all threads */
+    double *from, *to; /* [nsample][np] 2 [Z(x, x) - Z(x', x)], [np][nsample] with x' sampled; of
+                         all threads, NULL: not wanted */
+    double *factor;    /* [lattice][lattice] 4 where there is a point, else 0; of all threads */
 } work;
 
 static int least_row(const psf *p, int j) { /* of actuators within reach of lattice row j */
@@ -257,14 +257,14 @@ static void add_pairs(const work *k, int j, int a, int i, int n, double *sum) {
 static void keep_pairs(const work *k, int j, int a, int i, int n) {
     const psf *p = k->p;
     const double own = row_of(k, i, n, j)[p->point_column[a]];
-    float *from = p->sample_of[a] < 0 ? NULL : k->from + (size_t)p->sample_of[a] * (size_t)p->np;
-    float *to = k->to + (size_t)a * (size_t)p->nsample;
+    double *from = p->sample_of[a] < 0 ? NULL : k->from + (size_t)p->sample_of[a] * (size_t)p->np;
+    double *to = k->to + (size_t)a * (size_t)p->nsample;
     for (int l = 0; l < p->lattice; l++) {
         const double *z = row_of(k, i, n, l);
         for (int b = p->point_row[l]; from != NULL && b < p->point_row[l + 1]; b++)
-            from[b] += (float)(2 * (own - z[p->point_column[b]]));
+            from[b] += 2 * (own - z[p->point_column[b]]);
         for (int r = p->sample_row[l]; r < p->sample_row[l + 1]; r++)
-            to[r] = (float)(2 * (own - z[p->point_column[p->sample[r]]]));
+            to[r] = 2 * (own - z[p->point_column[p->sample[r]]]);
     }
 }
 
@@ -294,7 +294,7 @@ size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads) {
     const size_t row = o->phase ? (size_t)phase_lattice(s, o) : 0;
     const size_t nsep = (2 * row + 1) * (2 * row + 1);
     const size_t spread = row > 0 ? AT_ONCE * (side * side + side * row + row * row) : 0;
-    const size_t single = psf_pairwise_count_of(s, o) * 2 * sizeof(float); /* S, and its order */
+    const size_t single = psf_pairwise_count_of(s, o) * (2 * sizeof(double) + sizeof(float));
     return (PARTS * nsep + row * row + (size_t)threads * (row * (v + na) + spread)) *
                sizeof(double) +
            single;
@@ -330,7 +330,7 @@ static status add_part(work k, int part, double *sum) {
 }
 
 status psf_accumulate_phase(const psf *p, size_t a0, size_t na, const double *y, size_t ldy,
-                            const double *ct, size_t ldct, double *sum, float *pairwise) {
+                            const double *ct, size_t ldct, double *sum, double *pairwise) {
     const size_t nsep = psf_sep_count(p);
     const int rows = p->lattice;
     work k = {.p = p,

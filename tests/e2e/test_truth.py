@@ -189,7 +189,7 @@ class ShortWavelengths(unittest.TestCase):
         c = case(star(10), 10)
         one, two = (self.run_at(c, "exact", "compute.backend=cpu", ranks=n) for n in (1, 2))
         for quantity in ("STREHL", "EE_80mas", "FWHM", "VARIANCE"):
-            np.testing.assert_allclose(two.quantity(quantity), one.quantity(quantity), rtol=1e-6)
+            np.testing.assert_allclose(two.quantity(quantity), one.quantity(quantity), rtol=1e-10)
 
 
 class MonteCarlo(unittest.TestCase):

@@ -244,7 +244,10 @@ static void mirror_fill(mirror *f) {
         f->ct[i] = i % ld < f->v ? case_random(-1e-14, 1e-14) : NAN;
     f->pair = calloc(f->npair + 1, sizeof *f->pair);
     f->dpair = (float *)device((f->npair + 1) * sizeof *f->pair);
-    case_ok(psf_accumulate_phase(f->p, 0, f->v, f->c, ld, f->ct, ld, f->sum, f->pair));
+    double *pairs = calloc(f->npair + 1, sizeof *pairs);
+    case_ok(psf_accumulate_phase(f->p, 0, f->v, f->c, ld, f->ct, ld, f->sum, pairs));
+    psf_round_pairwise(f->p, pairs, f->pair);
+    free(pairs);
     case_ok(psf_phase_common(f->p, &f->prof, f->common));
     f->dc = device(ld * f->v * d);
     f->dct = device(ld * f->np * d);
