@@ -68,23 +68,46 @@ static double sodium_focus(const params *par) {
     return n > 0 ? sum / n * sqrt(pow(par->errors_sodium_altitude, 2) + drift * drift / 3) : 0;
 }
 
+/* psf.oversampling where it is chosen: at least, at most; seeings that an image holds; the grid's
+ * largest side [pixels] (psf_init). */
+enum { OVERSAMPLING = 4, MOST_OVERSAMPLING = 16 };
+static const double HALO = 1.3, MOST_GRID = 32768;
+
+/* An image is lambda/pixel wide; a halo wider than that is added to the other side of it, which at
+ * Strehl ratios of a hundredth is 10 % of the axis. */
+static void choose_oversampling(setup *u) {
+    params *par = &u->par;
+    double r0 = INFINITY, lambda = INFINITY;
+    if (par->psf_oversampling > 0)
+        return;
+    for (int i = 0; i < u->a.nprofile; i++)
+        r0 = fmin(r0, u->a.profiles[i].r0);
+    for (int i = 0; i < par->psf_wavelengths.n; i++)
+        lambda = fmin(lambda, par->psf_wavelengths.v[i]);
+    r0 *= pow(lambda / LAMBDA_REF, 1.2);
+    const double wanted = par->psf_residual == RESIDUAL_PHASE ? ceil(HALO * u->s.dm.pitch / r0) : 0,
+                 most = fmin(MOST_OVERSAMPLING, MOST_GRID / (par->psf_span * par->dm_nssp));
+    par->psf_oversampling = (int)fmax(OVERSAMPLING, fmin(wanted, most));
+}
+
 void params_psf_opts(const params *par, psf_opts *o) {
-    *o = (psf_opts){.nlambda = par->psf_wavelengths.n,
-                    .lambda = par->psf_wavelengths.v,
-                    .nbox = par->psf_ee_boxes.n,
-                    .box = par->psf_ee_boxes.v,
-                    .oversampling = par->psf_oversampling,
-                    .span = par->psf_span,
-                    .weighted = par->psf_weighting == WEIGHTING_ENERGY,
-                    .phase = par->psf_residual == RESIDUAL_PHASE,
-                    .average = (psf_average_kind)par->psf_average,
-                    .crop = par->output_crop,
-                    .jitter = {hypot(par->errors_jitter[0], par->errors_windshake[0]),
-                               hypot(par->errors_jitter[1], par->errors_windshake[1])},
-                    .static_rms = par->errors_static_rms,
-                    .static_power = par->errors_static_power,
-                    .focus = sodium_focus(par),
-                    .budget = params_wants_budget(par)};
+    *o =
+        (psf_opts){.nlambda = par->psf_wavelengths.n,
+                   .lambda = par->psf_wavelengths.v,
+                   .nbox = par->psf_ee_boxes.n,
+                   .box = par->psf_ee_boxes.v,
+                   .oversampling = par->psf_oversampling > 0 ? par->psf_oversampling : OVERSAMPLING,
+                   .span = par->psf_span,
+                   .weighted = par->psf_weighting == WEIGHTING_ENERGY,
+                   .phase = par->psf_residual == RESIDUAL_PHASE,
+                   .average = (psf_average_kind)par->psf_average,
+                   .crop = par->output_crop,
+                   .jitter = {hypot(par->errors_jitter[0], par->errors_windshake[0]),
+                              hypot(par->errors_jitter[1], par->errors_windshake[1])},
+                   .static_rms = par->errors_static_rms,
+                   .static_power = par->errors_static_power,
+                   .focus = sodium_focus(par),
+                   .budget = params_wants_budget(par)};
 }
 
 status setup_init(const comm *c, const cmdline *cl, setup *u) {
@@ -97,6 +120,7 @@ status setup_init(const comm *c, const cmdline *cl, setup *u) {
     if (st == MOAO_OK)
         st = atmos_init(&u->par, &u->s, &u->a);
     TRY(comm_agree(c, st));
+    choose_oversampling(u);
     params_psf_opts(&u->par, &u->o);
     if (u->o.crop == 0)
         u->o.crop = CROP_DEFAULT;

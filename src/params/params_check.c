@@ -232,6 +232,9 @@ status params_check(params_loader *l) {
                               "exact needs the residual phase at points of the pupil, which "
                               "psf.residual=sensor does not have; expected auto or mean, or "
                               "psf.residual=phase");
+    if (par->psf_oversampling == 1)
+        return yaml_tree_fail(param_node(l->root, "psf.oversampling"), "psf.oversampling",
+                              "1 is too coarse, expected 2 to 16, or 0: as many as are needed");
     if (par->output_crop % 2 != 0)
         return yaml_tree_fail(param_node(l->root, "output.crop"), "output.crop",
                               "%d is odd, expected an even number", par->output_crop);

@@ -184,6 +184,22 @@ class ShortWavelengths(unittest.TestCase):
                 self.assertEqual(list(f["WAVELENGTHS"].data["EXACT"]), exact)
             self.assertEqual(list(of[a].quantity("VARIANCE").ravel()), list(of["mean"].quantity("VARIANCE").ravel()))
 
+    def test_halo_fits_into_the_image(self):
+        """The grid is chosen by the shortest wavelength; a number that is given stays."""
+        c = case(star(10), 10)
+        waves = {"psf": {"wavelengths": [0.5, 0.64]}}
+        of = {k: run({**c, **waves}, "points", *more) for k, more in
+              (("chosen", ()), ("fine", ("psf.oversampling=14",)), ("coarse", ("psf.oversampling=4",)))}
+        s = {k: r.quantity("STREHL").ravel() for k, r in of.items()}
+        print("Strehl at 0.5, 0.64 um:", s)
+        self.assertLess(max(abs(s["chosen"] / s["fine"] - 1)), 0.02)
+        self.assertGreater(s["coarse"][0] / s["fine"][0], 1.2)
+        for k, n in (("chosen", 9), ("fine", 14), ("coarse", 4)):
+            with open(of[k].path("effective.yaml"), encoding="utf-8") as f:
+                self.assertRegex(f.read(), r"(?m)^ *oversampling: %d$" % n)
+        with open(run(c, "points").path("effective.yaml"), encoding="utf-8") as f:
+            self.assertRegex(f.read(), r"(?m)^ *oversampling: 4$")
+
     def test_ranks(self):
         """Rows of a target on two ranks, and on one."""
         c = case(star(10), 10)
