@@ -194,7 +194,7 @@ install: all to-install
 	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/lib/moao $(DESTDIR)$(prefix)/share/moao/params $(DESTDIR)$(prefix)/share/moao/scripts $(DESTDIR)$(prefix)/share/doc/moao
 	install -d $(addprefix $(DESTDIR)$(prefix)/share/,doc/moao/docs doc/moao/bench/results moao/examples)
 	install -m 644 LICENSE CITATION.cff codemeta.json VERSION $(wildcard *.md) $(DESTDIR)$(prefix)/share/doc/moao/
-	install -m 644 $(wildcard docs/*.md docs/*.png) $(DESTDIR)$(prefix)/share/doc/moao/docs/
+	install -m 644 $(wildcard docs/*.md docs/*.png) docs/figures.json $(DESTDIR)$(prefix)/share/doc/moao/docs/
 	install -m 644 $(wildcard bench/results/*) $(DESTDIR)$(prefix)/share/doc/moao/bench/results/
 	install -m 644 $(wildcard examples/*) $(DESTDIR)$(prefix)/share/moao/examples/
 	ln -sfn ../../moao/examples $(DESTDIR)$(prefix)/share/doc/moao/examples

@@ -17,7 +17,7 @@ TINY = ["telescope.diameter=4", "dm.nssp=4", "ngs_defaults.nssp=4", "lgs_default
 def blocks(page, language, word=""):
     """Blocks of a page in a language that have a word."""
     with open(os.path.join(ROOT, "docs", page), encoding="utf-8") as f:
-        return [b for b in re.findall(r"^```%s\n(.*?)^```" % language, f.read(), re.S | re.M) if word in b]
+        return [b for kind, b in re.findall(r"^```(\w*)\n(.*?)^```$", f.read(), re.S | re.M) if kind == language and word in b]
 
 
 class Blocks(unittest.TestCase):
@@ -28,7 +28,7 @@ class Blocks(unittest.TestCase):
         cls.folder = d.name
         os.mkdir(cls.folder + "/bin")
         os.symlink(MOAO, cls.folder + "/bin/moao")
-        for name in ("plot", "python"):
+        for name in ("plot", "python", "stars"):
             with open(cls.folder + "/bin/moao-" + name, "w", encoding="ascii") as f:
                 f.write('#!/bin/sh\nexec %s/scripts/moao-results %s "$@"\n' % (ROOT, name))
             os.chmod(f.name, 0o755)
@@ -68,6 +68,25 @@ class Blocks(unittest.TestCase):
         for line in re.findall(r"^moao check [^#\n]*", blocks("gpu.md", "sh", "moao check")[0], re.M):
             self.assertIn("GPU", self.type(line))
         self.assertIn("tlr", self.type(blocks("tlr.md", "sh", "moao check")[0].split("\n")[0]))
+
+    def test_shown_plan(self):
+        """The plan that gpu.md shows is the one that its command prints, but for what it leaves out."""
+        shown, = blocks("gpu.md", "", "$ moao check")
+        command, *lines = shown.strip().split("\n")
+        text = self.type(command[2:])
+        for line in lines:
+            if line.strip() != "...":
+                self.assertIn(line, text)
+
+    def test_stars(self):
+        """A line of sky.md on a table of one's own, typed here: units that it states, a word for nothing."""
+        self.write("own.csv", "name,ra,dec,mag,pmra,pmdec\nA,10.0,2.0,12.5,0.1,-0.2\nB,10.001,2.01,20,0,0\n")
+        line, = [x for x in blocks("sky.md", "sh", "moao-stars own.csv")[0].split("\n") if "own.csv" in x]
+        self.type(line)
+        with open(os.path.join(self.folder, "stars.csv"), encoding="utf-8") as f:
+            rows = f.read().split("\n")
+        self.assertRegex(rows[1], r"^A,150\.0*,")  # hours
+        self.assertRegex(rows[2], r"^B,.*,$")
 
     def test_budget(self):
         """Lines on the error budget."""

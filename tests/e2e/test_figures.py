@@ -131,6 +131,16 @@ class Forecast(unittest.TestCase):
                            universal_newlines=True, check=True)
         self.assertIn("```\n%s\n```" % p.stdout.rstrip(), read("docs/scaling.md"))
 
+    def test_compressed_on_cpu(self):
+        """A compressed factor on a CPU is forecast with the CPU's covariances, not with a GPU's."""
+        seconds = []
+        for form in ("dense", "tlr"):
+            p = subprocess.run([MOAO, "check", "params/mosaic.yaml", "--gflops", "20", "--json", "compute.backend=cpu", "lgs_defaults.nssp=18",
+                                "ngs_defaults.nssp=16", "dm.nssp=20", "compute.format=" + form, "targets={list: [[0, 0]]}"], env=environment(OMP_NUM_THREADS="1"), cwd=ROOT,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+            seconds.append(float(re.search(rb'"seconds": ([\d.]+)', p.stdout).group(1)))
+        self.assertAlmostEqual(seconds[1] / seconds[0], 1, delta=0.25, msg=seconds)
+
     def test_full_scale(self):
         """moao check forecasts a night on an H200 within 15 % of the figures, from their rate of dgemm."""
         figures = {f["what"]: number(f["text"])[0] for f in json.loads(read("docs/figures.json"))["figures"]}
