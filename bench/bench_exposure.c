@@ -75,7 +75,7 @@ static void print(void) {
 int main(int argc, char **argv) {
     static char *small[] = {"bench_exposure",
                             "params/demo.yaml",
-                            "compute.format=grid",
+                            "compute.product=toeplitz",
                             "targets={list: [[0, 0]]}",
                             "schedule={tor_times: [0], exposure_times: [0]}",
                             "-o",

@@ -11,7 +11,7 @@ KEYS = {
     "psf.residual": "residual", "psf.oversampling": "oversampling of the phase structure function", "psf.span": "span of the PSF's grid (diameters)",
     "psf.weighting": "weighting", "errors.jitter": "jitter, rms (x, y)", "errors.windshake": "windshake, rms (x, y)",
     "errors.rejection": "rejection of the loop", "errors.sodium_altitude": "error of the sodium altitude, rms",
-    "errors.sodium_drift": "drift of the sodium altitude", "errors.sodium_interval": "time between focus measurements", "errors.loop_gain": "gain of the loop", "errors.static_rms": "static error, rms", "errors.static_power": "spectral index of the static error", "compute.format": "format of Cmm",
+    "errors.sodium_drift": "drift of the sodium altitude", "errors.sodium_interval": "time between focus measurements", "errors.loop_gain": "gain of the loop", "errors.static_rms": "static error, rms", "errors.static_power": "spectral index of the static error", "compute.factor": "factor of Cmm", "compute.product": "products of exposures", "compute.format": "format of Cmm",
     "compute.precision": "precision", "compute.tlr_strehl": "allowed change by compression", "compute.tlr_tile": "tile size",
 }
 SENSOR = {

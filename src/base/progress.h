@@ -92,7 +92,8 @@ typedef struct {
     report_term *budget; /* [nbudget] of the long exposure, on rank 0 */
     int nbudget;
     double planned;               /* memory of a rank on the host [bytes] */
-    const char *format;           /* of Cmm and its factor: the word of compute.format */
+    const char *format;           /* of Cmm and its factor: the word of compute.format, */
+    const char *factor, *product; /* and those of compute.factor and compute.product */
     const char *backend, *device; /* name and description; NULL: the CPU, by panels */
 } report;
 

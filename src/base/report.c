@@ -230,6 +230,8 @@ static status write_file(const comm *c, const report *r, const summary *s, const
     json_string(&j, "finished", date);
     json_number(&j, "elapsed_s", s->elapsed);
     json_string(&j, "format", r->format != NULL ? r->format : "dense");
+    json_string(&j, "factor", r->factor != NULL ? r->factor : "dense");
+    json_string(&j, "product", r->product != NULL ? r->product : "exact");
     write_versions(&j);
     write_machine(&j, c, r, hosts, s->dgemm);
     json_array(&j, "stages");

@@ -30,7 +30,7 @@ const variable variables[] = {
     {"MOAO_OPERATOR",
      "dense|streamed|half|fp16_host|fp16_lattice_pairs|tlr|grid|tlr+fp16|tlr+fp16_lattice|"
      "tlr+toeplitz|host+fp16|host+fp16_lattice|host+toeplitz",
-     NULL, "The form of Cmm on devices, for comparisons; compute.format is for users."},
+     NULL, "The pair of factor and product on devices, for comparisons; parameters are for users."},
     {"MOAO_RESIDENT_BACKEND", "cpu|gpu", NULL,
      "The backend that serves as a device, for tests of runs on devices without a GPU."},
     {"MOAO_CHECK_MEMORY", "yes|no", NULL,

@@ -82,6 +82,7 @@ done:
 const factor_kind factor_dense = {
     .size = sizeof(factor_kind),
     .name = "dense",
+    .word = "dense",
     .bytes = bytes,
     .open = dense_open,
     .close = dense_close,

@@ -38,8 +38,9 @@ typedef struct factor factor;
 typedef struct factor_kind {
     size_t size; /* sizeof(factor_kind) */
     const char *name;
-    bool together;   /* a panel of L is used by all targets while it is on the device */
-    bool collective; /* ranks use the same panels at the same time; implies together */
+    const char *word; /* of compute.factor */
+    bool together;    /* a panel of L is used by all targets while it is on the device */
+    bool collective;  /* ranks use the same panels at the same time; implies together */
     bool compressed; /* look and ranks say what it is like, and its accuracy is chosen by results */
     bool split;      /* it is in split FP16 and solves by fp16_factor_divide (factor/fp16.h) */
     bool on_host;    /* it is kept, or computed, in the host's memory */

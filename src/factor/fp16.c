@@ -350,9 +350,9 @@ int fp16_factor_w_exponent(const factor *base) {
 }
 
 #define FP16_TABLE                                                                                 \
-    .size = sizeof(factor_kind), .split = true, .levels = 3, .close = split_close,                 \
-    .ground = split_ground, .room = split_room, .lend = split_lend, .make = split_make,            \
-    .expected = expected
+    .size = sizeof(factor_kind), .word = "dense", .split = true, .levels = 3,                      \
+    .close = split_close, .ground = split_ground, .room = split_room, .lend = split_lend,          \
+    .make = split_make, .expected = expected
 
 const factor_kind factor_fp16 = {.name = "fp16", .bytes = bytes, .open = split_open, FP16_TABLE};
 const factor_kind factor_fp16_host = {.name = "fp16_host",

@@ -353,6 +353,7 @@ done:
 const factor_kind factor_host = {
     .size = sizeof(factor_kind),
     .name = "host",
+    .word = "host",
     .together = true,
     .on_host = true,
     .lends_panel = true,

@@ -107,6 +107,7 @@ static status distributed_solve(factor *base, int n, const wrows *w) {
 const factor_kind factor_distributed = {
     .size = sizeof(factor_kind),
     .name = "distributed",
+    .word = "dense",
     .together = true,
     .collective = true,
     .lends_panel = true,

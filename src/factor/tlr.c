@@ -212,7 +212,7 @@ static void say_memory(const compressed *o) {
         MOAO_MEMORY,
         "no memory for the compressed factor of Cmm after %.0f %% of its columns (%s): at %.1e "
         "arcsec^2 a tile ranks are %.1f on average there, of %lld, %lld of %lld tiles dense, "
-        "%.3g GB in all; use a larger compute.tlr_tolerance, or compute.format=dense, %s",
+        "%.3g GB in all; use a larger compute.tlr_tolerance, or compute.factor=dense, %s",
         100 * (double)r->columns / n, why, r->dense ? 0 : r->tau, r->made.mean,
         (long long)r->made.order, (long long)r->made.dense, (long long)r->made.tiles,
         r->made.bytes / 1e9,
@@ -404,6 +404,7 @@ static status refine(factor *base, const wrows *w) {
 const factor_kind factor_tlr = {
     .size = sizeof(factor_kind),
     .name = "tlr",
+    .word = "tlr",
     .compressed = true,
     .lends_panel = true,
     .bytes = bytes,

@@ -285,7 +285,7 @@ static void say_factor(const run *r, const report_compression *to, const struct 
                       to->shift, to->shifts);
     if (2 * to->dense > to->tiles && to->tiles > 0 && !of->w.dense)
         progress_note("  more than half of its tiles are dense: compression does not pay here "
-                      "(compute.format=dense)");
+                      "(compute.factor=dense)");
 }
 
 /* Rank 0. A factor that is made again. */

@@ -90,14 +90,14 @@ static status say_too_little(const device_plan *p, const device_room *room) {
             MOAO_INPUT,
             "compute.memory: one target at a time needs %.2f GB of the host's memory in format "
             "%s, %.2f GB are %s; %suse a node with more memory, smaller sensors, or "
-            "compute.format=dense with more ranks",
+            "compute.factor=dense with more ranks",
             needed, format, given, what, now);
     if (p->pair->factor->compressed)
         return status_fail(MOAO_INPUT,
-                           "compute.format: one target at a time needs %.2f GB with a factor "
+                           "compute.factor: one target at a time needs %.2f GB with a factor "
                            "compressed by tiles, %.2f GB are given and free; use more memory "
                            "(compute.gpu_memory), a larger compute.tlr_tolerance, "
-                           "compute.tlr_distributed with more ranks, or compute.format=dense, "
+                           "compute.tlr_distributed with more ranks, or compute.factor=dense, "
                            "which may keep the factor in the host's memory",
                            needed, given);
     if (strcmp(format, "dense") != 0)
@@ -105,7 +105,7 @@ static status say_too_little(const device_plan *p, const device_room *room) {
             MOAO_INPUT,
             "compute.gpu_memory: one target at a time needs %.2f GB of a GPU in format %s%s, "
             "%.2f GB are given and %s; %suse a GPU with more memory, smaller sensors, or "
-            "compute.precision=double and compute.format=dense, which may keep the factor in the "
+            "compute.precision=double and compute.factor=dense, which may keep the factor in the "
             "host's memory",
             needed, format,
             p->pair->factor->on_host ? " even with the factor made in the host's memory" : "",
@@ -119,24 +119,52 @@ static status say_too_little(const device_plan *p, const device_room *room) {
         what, now);
 }
 
-/* Kinds that compute what is asked for, the best first; how many. */
+typedef enum { BY_EXACT, BY_FP16, BY_TOEPLITZ, BY_FP16_LATTICE, PRODUCTS } by;
+
+/* Pairs with a dense factor, in the host's memory, compressed: by product. */
+static const linop_pair *const dense_pairs[PRODUCTS] = {&linop_dense, &linop_fp16, &linop_toeplitz,
+                                                        &linop_fp16_lattice_pairs};
+static const linop_pair *const host_pairs[PRODUCTS] = {
+    &linop_host, &linop_host_fp16, &linop_host_toeplitz, &linop_host_fp16_lattice};
+static const linop_pair *const tlr_pairs[PRODUCTS] = {&linop_tlr, &linop_tlr_fp16,
+                                                      &linop_tlr_toeplitz, &linop_tlr_fp16_lattice};
+
+/* The product that a factor of these pairs is to serve. */
+static by product_of(const device_wants *w, bool compressed) {
+    /* on CPUs products in FP16 take longer, and a distributed factor does not serve them */
+    const bool fp16 = w->mixed && (!compressed || (!w->host && w->members == 0));
+    switch (w->product) {
+    case PRODUCT_PARAM_EXACT:
+        return BY_EXACT;
+    case PRODUCT_PARAM_FP16:
+        return BY_FP16;
+    case PRODUCT_PARAM_TOEPLITZ:
+        return w->mixed ? BY_FP16_LATTICE : BY_TOEPLITZ;
+    default:
+        return fp16 ? BY_FP16 : BY_EXACT;
+    }
+}
+
+/* Pairs that compute what is asked for, the best first; how many. */
 static int serving(const device_wants *w, const linop_pair *pairs[6]) {
-    const bool automatic = w->format == FORMAT_AUTO;
+    const by dense = product_of(w, false);
+    const linop_pair *const tlr = tlr_pairs[product_of(w, true)];
+    /* where a device has no room for a dense factor */
+    const linop_pair *const host = dense == BY_FP16 ? &linop_fp16_host : host_pairs[dense];
     int n = 0;
-    if (w->format == FORMAT_TLR) {
-        pairs[n++] = &linop_tlr;
+    if (w->factor == FACTOR_PARAM_TLR || w->factor == FACTOR_PARAM_HOST) {
+        pairs[n++] = w->factor == FACTOR_PARAM_TLR ? tlr : host_pairs[dense];
         return n;
     }
-    if (w->format == FORMAT_GRID || w->lattice_pairs)
-        pairs[n++] = w->mixed ? &linop_fp16_lattice_pairs : &linop_toeplitz;
-    if (w->format == FORMAT_GRID)
-        return n;
-    pairs[n++] = w->mixed ? &linop_fp16 : &linop_dense;
-    if (automatic && !w->mixed)
-        pairs[n++] = &linop_tlr;
-    pairs[n++] = w->mixed ? &linop_fp16_host : &linop_host;
-    if (automatic && w->mixed)
-        pairs[n++] = &linop_tlr;
+    if (w->lattice_pairs)
+        pairs[n++] = &linop_fp16_lattice_pairs;
+    pairs[n++] = dense_pairs[dense];
+    if (w->factor == FACTOR_PARAM_AUTO && !w->mixed)
+        pairs[n++] = tlr;
+    if (dense == BY_EXACT || dense == BY_FP16 || !w->host)
+        pairs[n++] = host;
+    if (w->factor == FACTOR_PARAM_AUTO && w->mixed)
+        pairs[n++] = tlr;
     return n;
 }
 

@@ -33,7 +33,7 @@ typedef struct {    /* memory of a device that a rank may use */
 typedef struct {            /* which formats, and what they are asked for */
     bool mixed;             /* exposures in mixed precision, */
     bool lattice_pairs;     /* where there is room with sensors on a common lattice by transforms */
-    int format;             /* compute.format */
+    int factor, product;    /* compute.factor, compute.product */
     bool host;              /* the device is the host itself, */
     size_t tables;          /* whose tables of covariances take so much */
     command_way way;        /* how D+ is applied */
@@ -56,10 +56,9 @@ void device_plan_make(const linop_pair *pair, const device_wants *w, const sys *
 size_t device_plan_bytes(const device_plan *p, int n);
 
 /* The same for the first pair, of those that compute what is asked for, of which the machine holds
- * one target: tlr, or grid, alone; half, on the device or by way of the host, where mixed precision
- * is wanted; else dense, or streamed; with auto all that serve; the one of a run that goes on, or
- * that MOAO_OPERATOR names, alone. MOAO_INPUT, with whose memory is too little, where none is held,
- * or where the one that is does not fit into what is free now: another one would depend on that. */
+ * one target; the one of a run that goes on, or that MOAO_OPERATOR names, alone. MOAO_INPUT, with
+ * whose memory is too little, where none is held, or where the one that is does not fit into what
+ * is free now: another one would depend on that. */
 status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, device_plan *p);
 
 #endif

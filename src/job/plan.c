@@ -65,7 +65,8 @@ plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o) {
 }
 
 bool plan_wants_mixed(const params *par) {
-    return par->compute_precision == PRECISION_PARAM_MIXED || par->compute_format == FORMAT_HALF;
+    return par->compute_precision == PRECISION_PARAM_MIXED ||
+           par->compute_product == PRODUCT_PARAM_FP16;
 }
 
 bool plan_fp16(const params *par) {
@@ -77,20 +78,26 @@ int plan_members(const params *par, const machine_room *room) {
     return !par->compute_tlr_distributed ? 0 : room->host ? room->nrank : room->nrank / nodes;
 }
 
+/* Whether factor and product are both left to the program. */
+static bool plan_is_automatic(const params *par) {
+    return par->compute_factor == FACTOR_PARAM_AUTO && par->compute_product == PRODUCT_PARAM_AUTO;
+}
+
 bool plan_own_device(const params *par, const plan_sizes *z, int nrank) {
-    return par->compute_format == FORMAT_TLR || par->compute_format == FORMAT_GRID ||
-           (par->compute_format == FORMAT_AUTO && nrank == 1 && z->grid_pays);
+    return par->compute_factor == FACTOR_PARAM_TLR ||
+           par->compute_product == PRODUCT_PARAM_TOEPLITZ ||
+           (plan_is_automatic(par) && nrank == 1 && z->grid_pays);
 }
 
 bool plan_may_compress(const params *par) {
     const linop_pair *named = linop_find(getenv("MOAO_OPERATOR"));
-    return par->compute_format == FORMAT_TLR || par->compute_format == FORMAT_AUTO ||
+    return par->compute_factor == FACTOR_PARAM_TLR || par->compute_factor == FACTOR_PARAM_AUTO ||
            (named != NULL && named->factor->compressed);
 }
 
 status plan_predict(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                     plan_sizes *z) {
-    z->grid_pays = par->compute_format == FORMAT_AUTO && plan_toeplitz_pays(par, s, a, o);
+    z->grid_pays = plan_is_automatic(par) && plan_toeplitz_pays(par, s, a, o);
     if (!plan_may_compress(par))
         return MOAO_OK;
     return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),
@@ -334,12 +341,14 @@ status plan_make_device(const params *par, const sys *s, const atmos *a, const p
         memory.bytes -= memory.beside;
         memory.machine -= memory.beside;
     }
-    const bool automatic = par->compute_format == FORMAT_AUTO, mixed = plan_wants_mixed(par),
+    const bool automatic = plan_is_automatic(par), mixed = plan_wants_mixed(par),
                pays = automatic && room->host && nrank == 1 && !mixed && z->grid_pays;
     const device_wants wants = {.mixed = mixed,
                                 .lattice_pairs =
                                     automatic && !room->host && mixed && plan_lattice_pays(s),
-                                .format = pays ? FORMAT_GRID : par->compute_format,
+                                .factor = pays ? FACTOR_PARAM_DENSE : par->compute_factor,
+                                .product = pays ? PRODUCT_PARAM_TOEPLITZ : par->compute_product,
+
                                 .host = room->host,
                                 .tables = z->tables,
                                 .way = z->way[room->host],

@@ -65,14 +65,17 @@ static status check_format(const run *r, long number) {
                            "%s: --resume of a run in a form (%ld) that this version does not know",
                            r->dir, number);
     const char *then = kept->format;
-    if (strcmp(then, now->format) == 0)
+    if (strcmp(then, now->format) == 0 && strcmp(kept->product->word, now->product->word) == 0)
         return MOAO_OK;
-    if (par->compute_format != FORMAT_AUTO)
+    if (par->compute_factor != FACTOR_PARAM_AUTO || par->compute_product != PRODUCT_PARAM_AUTO)
         return status_fail(
             MOAO_INPUT,
-            "%s: --resume of a run in format %s, where %s would compute now; put the parameters of "
-            "that run (compute.format%s) back, or start again with --overwrite",
-            r->dir, then, now->format,
+            "%s: --resume of a run in format %s (factor %s, product %s), where factor %s and "
+            "product %s "
+            "would compute now; put the parameters of "
+            "that run (compute.factor, compute.product%s) back, or start again with --overwrite",
+            r->dir, then, kept->factor->word, kept->product->word, now->factor->word,
+            now->product->word,
             strcmp(then, "half") == 0 || plan_wants_mixed(par) ? ", compute.precision" : "");
     if (strcmp(then, "half") == 0 && on_host(r))
         return status_fail(MOAO_INPUT,
@@ -135,7 +138,7 @@ static status leave_devices(run *r, status st) {
     const bool half = r->sizes.kept != NULL ? strcmp(r->sizes.kept->format, "half") == 0
                                             : plan_wants_mixed(&r->u.par);
     const bool open = r->u.par.compute_backend == BACKEND_AUTO && !half && !r->device.own;
-    if (!open && !(r->device.own && r->u.par.compute_format == FORMAT_AUTO))
+    if (!open && !(r->device.own && r->u.par.compute_factor == FACTOR_PARAM_AUTO))
         return st;
     snprintf(r->device.text, sizeof r->device.text, "%s", status_message());
     status_clear();
@@ -201,10 +204,38 @@ static status make_plan(run *r, int chunk) {
         return st;
     accuracy_want(&r->acc, r->pl.pair);
     r->rep.format = r->pl.pair->format;
+    r->rep.factor = r->pl.pair->factor->word;
+    r->rep.product = r->pl.pair->product->word;
     r->rep.planned = (double)(r->room.host ? plan_own_memory(&r->pl) : r->pl.memory);
     plan_estimate(&r->pl, &r->u.s, &r->u.a, &r->u.o, &r->room,
                   r->pl.pair->factor->collective || r->room.host ? r->room.rate : 0);
     return st;
+}
+
+/* What was asked for by name computes, or nothing does. */
+static status check_named(const run *r) {
+    const params *par = &r->u.par;
+    const linop_pair *p = r->pl.pair;
+    const char *variable = getenv("MOAO_OPERATOR"), *is = r->device.be != NULL ? "here" : "on CPUs";
+    if (r->sizes.kept != NULL || (variable != NULL && *variable != '\0'))
+        return MOAO_OK;
+    if (par->compute_factor == FACTOR_PARAM_HOST && p->factor != &factor_host)
+        return status_fail(MOAO_INPUT,
+                           "compute.factor: host is a factor that is streamed to a GPU, and "
+                           "none is in use; on CPUs a dense factor is in their memory: "
+                           "use compute.factor=dense");
+    if (par->compute_product == PRODUCT_PARAM_FP16 && !p->product->fp16)
+        return status_fail(
+            MOAO_INPUT,
+            "compute.product: fp16 needs a GPU, and exposures %s would be computed in "
+            "double precision; use compute.product=exact, or compute.precision=mixed, "
+            "which is mixed where there is a GPU",
+            is);
+    if (par->compute_factor == FACTOR_PARAM_TLR && !p->factor->compressed)
+        return status_fail(MOAO_INPUT, "compute.factor: tlr does not compute %s", is);
+    if (par->compute_product == PRODUCT_PARAM_TOEPLITZ && strcmp(p->product->word, "toeplitz") != 0)
+        return status_fail(MOAO_INPUT, "compute.product: toeplitz does not compute %s", is);
+    return MOAO_OK;
 }
 
 /* Collective. What computes. */
@@ -219,13 +250,15 @@ static status choose_device(run *r, const comm *c) {
     return st;
 }
 
-/* The form of a pair, as if the user had asked for it. */
-static void name_format(params *par, const linop_pair *pair) {
-    const char *form = pair->format;
-    par->compute_format = strcmp(form, "tlr") == 0    ? FORMAT_TLR
-                          : strcmp(form, "grid") == 0 ? FORMAT_GRID
-                          : strcmp(form, "half") == 0 ? FORMAT_HALF
-                                                      : FORMAT_DENSE;
+/* The words of a pair, as if the user had asked for them. */
+static void name_pair(params *par, const linop_pair *pair) {
+    const product_kind *x = pair->product;
+    par->compute_factor = pair->factor->compressed       ? FACTOR_PARAM_TLR
+                          : pair->factor == &factor_host ? FACTOR_PARAM_HOST
+                                                         : FACTOR_PARAM_DENSE;
+    par->compute_product = x->exact                       ? PRODUCT_PARAM_AUTO
+                           : strcmp(x->word, "fp16") == 0 ? PRODUCT_PARAM_FP16
+                                                          : PRODUCT_PARAM_TOEPLITZ;
 }
 
 /* Collective. A run that goes on computes by the pair that it began with. On the CPUs of all ranks
@@ -236,7 +269,7 @@ static status keep_format(run *r, const comm *c, const linop_pair *kept) {
     if (kept == now || (strcmp(kept->format, now->format) == 0 &&
                         (kept->factor->collective || now->factor->collective)))
         return st;
-    name_format(&r->u.par, kept);
+    name_pair(&r->u.par, kept);
     r->sizes.kept = kept->factor->collective ? NULL : kept;
     r->rep.backend = r->rep.device = NULL;
     st = choose_device(r, c);
@@ -255,6 +288,8 @@ status run_prepare_plan(run *r, comm *c) {
     TRY(choose_device(r, c));
     TRY(comm_agree(c, accuracy_init(&r->u, &r->acc)));
     TRY(make_plan(r, par->compute_targets_per_chunk));
+    if (!r->cl->resume) /* else once it is known what the run began with */
+        TRY(check_named(r));
     const linop_pair *chosen = r->pl.pair;
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
@@ -277,6 +312,7 @@ status run_prepare_plan(run *r, comm *c) {
         TRY(comm_agree(c, plan_predict(par, &r->u.s, &r->u.a, &r->u.o, &r->sizes)));
     if (other || fact[FACT_CHUNK] != r->pl.chunk || linop_numbered(fact[FACT_FORMAT]) != chosen)
         TRY(make_plan(r, (int)fact[FACT_CHUNK]));
+    st = check_named(r);
 done:
     return st;
 }
@@ -330,7 +366,8 @@ status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_s
     if (u->pair->factor->collective)
         return st;
     device_plan p;
-    const device_wants exact = {.format = FORMAT_DENSE,
+    const device_wants exact = {.factor = FACTOR_PARAM_DENSE,
+                                .product = PRODUCT_PARAM_EXACT,
                                 .rows = nrow,
                                 .way = u->inverse != NULL ? COMMAND_FILTER : COMMAND_MATRIX,
                                 .nlayer = r->sizes.nlayer,
@@ -346,8 +383,8 @@ done:
 
 status run_without_devices(run *r, status st) {
     if (r->device.be == NULL || r->device.own || st != MOAO_INTERNAL)
-        return st;                      /* what memory is free at the moment changes nothing */
-    name_format(&r->u.par, r->pl.pair); /* its facts say so */
+        return st;                    /* what memory is free at the moment changes nothing */
+    name_pair(&r->u.par, r->pl.pair); /* its facts say so */
     TRY(leave_devices(r, st));
     if (is_root(r))
         progress_note("computing on the CPU: %s", r->device.text);
@@ -471,7 +508,7 @@ void run_announce(const run *r) {
                       r->pl.pair->product->fp16 ? "mixed precision" : r->pl.pair->name,
                       r->acc.edge + 1,
                       r->u.par.compute_mixed_samples > 1 ? "sampled exposures" : "every exposure");
-    else if (plan_wants_mixed(&r->u.par) && r->pl.pair != &linop_tlr)
+    else if (plan_wants_mixed(&r->u.par) && !r->pl.pair->factor->compressed)
         progress_note(
             "compute.precision: mixed needs a GPU that holds the factor in halves; computing "
             "in double precision");

@@ -123,7 +123,11 @@ static void write_facts(fitsout *o, const maps_data *m) {
     }
     const linop_pair *pair = linop_numbered(store_get_fact(m->st, "format", 0));
     if (pair != NULL)
-        fitsout_text(o, "FORMAT", pair->format, "form of Cmm that computed: compute.format");
+        fitsout_text(o, "FORMAT", pair->format, "the two below in a word of compute.format");
+    if (pair != NULL)
+        fitsout_text(o, "CFACTOR", pair->factor->word, "compute.factor that computed");
+    if (pair != NULL)
+        fitsout_text(o, "CPRODUCT", pair->product->word, "compute.product that computed");
     write_precision(o, m);
     write_compression(o, m);
 }

@@ -488,7 +488,7 @@ status matcov_tiles(const matcov *mc, const matcov_target *mt, double tol, int n
     matcov_tiles_free(ntile, tile);
     return status_fail(worst,
                        "no memory for tiles of covariances; use a smaller compute.memory, or "
-                       "another compute.format");
+                       "another compute.product");
 }
 
 void matcov_tiles_free(int ntile, matcov_tile *tile) {

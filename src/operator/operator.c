@@ -61,14 +61,15 @@ const linop_pair *linop_numbered(long number) {
 
 /* Whether the fields of two tables say what their functions are. */
 static bool is_whole(const factor_kind *f, const product_kind *x) {
-    return f->open != NULL && f->close != NULL && f->make != NULL && f->bytes != NULL &&
-           (f->solve != NULL) != f->split && f->compressed == (f->look != NULL) &&
-           (f->together || !f->collective) && x->open != NULL && x->close != NULL &&
-           x->bytes != NULL && x->columns != NULL && x->own_products == (x->project != NULL) &&
-           x->own_products == (x->outer != NULL) && x->own_products == (x->end != NULL) &&
-           x->own_phase == (x->phase != NULL) && x->own_w == (x->store != NULL) &&
-           x->own_w == (x->get != NULL) && x->leaves_share == (x->share != NULL) &&
-           x->leaves_share == (x->phase_share != NULL) && (!f->split || x->right != NULL);
+    return f->word != NULL && x->word != NULL && f->open != NULL && f->close != NULL &&
+           f->make != NULL && f->bytes != NULL && (f->solve != NULL) != f->split &&
+           f->compressed == (f->look != NULL) && (f->together || !f->collective) &&
+           x->open != NULL && x->close != NULL && x->bytes != NULL && x->columns != NULL &&
+           x->own_products == (x->project != NULL) && x->own_products == (x->outer != NULL) &&
+           x->own_products == (x->end != NULL) && x->own_phase == (x->phase != NULL) &&
+           x->own_w == (x->store != NULL) && x->own_w == (x->get != NULL) &&
+           x->leaves_share == (x->share != NULL) && x->leaves_share == (x->phase_share != NULL) &&
+           (!f->split || x->right != NULL);
 }
 
 status linop_register(const linop_pair *pair) {
@@ -204,7 +205,7 @@ status linop_reduce_tolerance(linop *o, double excess, linop_step from, linop_st
     factor_accuracy *a = &o->f->accuracy;
     status st = MOAO_OK;
     *again = LINOP_NOTHING;
-    if (from <= LINOP_SOLVE && a->level + 1 < o->factor->levels) {
+    if (from <= LINOP_SOLVE && o->factor->levels > 0 && a->level + 1 < o->factor->levels) {
         a->level++;
         *again = LINOP_SOLVE;
         return st;

@@ -11,7 +11,7 @@
 
 typedef struct linop_pair {
     const char *name;
-    const char *format; /* the word of compute.format that it computes */
+    const char *format; /* the word of compute.format that it is */
     const factor_kind *factor;
     const product_kind *product;
 } linop_pair;

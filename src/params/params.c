@@ -15,6 +15,8 @@ static const struct {
     {"atmosphere", "|profiles|file|legacy|"},
     {"atmosphere.legacy", "|files|pattern|"},
     {"atmosphere.profiles.layers", "|fraction|strength|"},
+    {"compute", "|format|factor|"},
+    {"compute", "|format|product|"},
     {"schedule", "|tor_times|tor_interval|"},
     {"schedule", "|exposure_times|exposure_interval|"},
     {"targets", "|grid|names|"},

@@ -79,8 +79,11 @@ enum { WEIGHTING_ENERGY, WEIGHTING_UNIFORM };    /* psf.weighting */
 enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU }; /* compute.backend */
 /* compute.precision */
 enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED };
-/* compute.format */
-enum { FORMAT_DENSE, FORMAT_HALF, FORMAT_TLR, FORMAT_GRID, FORMAT_AUTO };
+/* compute.factor, compute.product; compute.format stands for both, and is FORMAT_NONE after loading
+ */
+enum { FACTOR_PARAM_DENSE, FACTOR_PARAM_HOST, FACTOR_PARAM_TLR, FACTOR_PARAM_AUTO };
+enum { PRODUCT_PARAM_EXACT, PRODUCT_PARAM_FP16, PRODUCT_PARAM_TOEPLITZ, PRODUCT_PARAM_AUTO };
+enum { FORMAT_NONE, FORMAT_DENSE, FORMAT_HALF, FORMAT_TLR, FORMAT_GRID, FORMAT_AUTO };
 enum { VERIFY_OFF, VERIFY_SAMPLE, VERIFY_FULL };
 enum { PSF_SHORT, PSF_LONG, PSF_NONE }; /* output.psf */
 enum { BUDGET_WANTED, BUDGET_NONE };    /* output.budget */

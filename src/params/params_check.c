@@ -215,9 +215,47 @@ static status check_boxes(const params *par, const ynode *root) {
     return MOAO_OK;
 }
 
+/* The word of earlier versions becomes what it is called now. */
+static status read_format(params *par, const ynode *root) {
+    static const struct {
+        int factor, product;
+        const char *now;
+    } of[] = {
+        [FORMAT_DENSE] = {FACTOR_PARAM_DENSE, PRODUCT_PARAM_AUTO, "compute.factor: dense"},
+        [FORMAT_HALF] = {FACTOR_PARAM_DENSE, PRODUCT_PARAM_FP16, "compute.product: fp16"},
+        [FORMAT_TLR] = {FACTOR_PARAM_TLR, PRODUCT_PARAM_AUTO, "compute.factor: tlr"},
+        [FORMAT_GRID] = {FACTOR_PARAM_DENSE, PRODUCT_PARAM_TOEPLITZ, "compute.product: toeplitz"},
+        [FORMAT_AUTO] = {FACTOR_PARAM_AUTO, PRODUCT_PARAM_AUTO, "compute.factor: auto"}};
+    const int word = par->compute_format;
+    if (word == FORMAT_NONE)
+        return MOAO_OK;
+    if (param_node(root, "compute.factor") != NULL || param_node(root, "compute.product") != NULL)
+        return yaml_tree_fail(
+            param_node(root, "compute.format"), "compute.format",
+            "given beside compute.factor or compute.product, which it stands for: "
+            "expected only one of them");
+    par->compute_factor = of[word].factor;
+    par->compute_product = of[word].product;
+    par->compute_format = FORMAT_NONE;
+    return params_note(par, "compute.format: write %s; the old word is read for one more version",
+                       of[word].now);
+}
+
+/* A product by name against the short form of factor and product. */
+static status check_product(const params *par, const ynode *root) {
+    if (par->compute_product != PRODUCT_PARAM_EXACT ||
+        par->compute_precision != PRECISION_PARAM_MIXED || par->compute_factor == FACTOR_PARAM_TLR)
+        return MOAO_OK;
+    return yaml_tree_fail(param_node(root, "compute.product"), "compute.product",
+                          "exact beside compute.precision: mixed, which asks for products in FP16: "
+                          "expected only one of them");
+}
+
 status params_check(params_loader *l) {
     const params *par = l->par;
     status st;
+    TRY(read_format(l->par, l->root));
+    TRY(check_product(par, l->root));
     TRY(check_extent(l));
     TRY(check_schedule(par, l->root));
     TRY(check_subapertures(l));

@@ -315,17 +315,21 @@ static void warn_layers(const params *par, const atmos *a, warnings *w) {
 }
 
 static void warn_format(const params *par, warnings *w) {
-    const bool tlr = par->compute_format == FORMAT_TLR;
-    if (tlr && par->compute_precision == PRECISION_PARAM_MIXED)
-        params_warn(w, "compute.format: tlr computes exposures in double precision; "
-                       "compute.precision: mixed is for the factor's columns alone");
-    if (!tlr && par->compute_format != FORMAT_AUTO &&
-        (par->compute_tlr_tolerance > 0 || par->compute_tlr_tile > 0 ||
-         par->compute_tlr_distributed))
+    const bool tlr = par->compute_factor == FACTOR_PARAM_TLR,
+               may = tlr || par->compute_factor == FACTOR_PARAM_AUTO;
+    if (tlr && par->compute_precision == PRECISION_PARAM_MIXED &&
+        (par->compute_product == PRODUCT_PARAM_AUTO || par->compute_product == PRODUCT_PARAM_EXACT))
+        params_warn(w,
+                    "compute.factor: tlr computes exposures in double precision%s; "
+                    "compute.precision: mixed is for the factor's columns alone%s",
+                    par->compute_product == PRODUCT_PARAM_AUTO ? " on CPUs" : "",
+                    par->compute_product == PRODUCT_PARAM_AUTO ? " there" : "");
+    if (!may && (par->compute_tlr_tolerance > 0 || par->compute_tlr_tile > 0 ||
+                 par->compute_tlr_distributed))
         params_warn(w, "compute.tlr_tolerance, tlr_tile and tlr_distributed are for "
-                       "compute.format: tlr and have no effect");
-    if (par->output_ranks && !tlr && par->compute_format != FORMAT_AUTO)
-        params_warn(w, "output.ranks is for compute.format: tlr and has no effect");
+                       "compute.factor: tlr and have no effect");
+    if (par->output_ranks && !may)
+        params_warn(w, "output.ranks is for compute.factor: tlr and has no effect");
     if (par->compute_tlr_tolerance > 4)
         params_warn(
             w,

@@ -254,6 +254,10 @@ static status fp16_made(product *base, const profile *p) {
     .end = fp16_end, .phase = fp16_phase, .phase_end = fp16_phase_end, .share = fp16_share,        \
     .phase_share = fp16_phase_share
 
-const product_kind product_fp16 = {.name = "fp16", .bytes = bytes, .open = fp16_open, FP16_TABLE};
-const product_kind product_fp16_lattice = {
-    .name = "fp16_lattice", .bytes = bytes_lattice, .open = fp16_open_lattice, FP16_TABLE};
+const product_kind product_fp16 = {
+    .name = "fp16", .word = "fp16", .bytes = bytes, .open = fp16_open, FP16_TABLE};
+const product_kind product_fp16_lattice = {.name = "fp16_lattice",
+                                           .word = "toeplitz",
+                                           .bytes = bytes_lattice,
+                                           .open = fp16_open_lattice,
+                                           FP16_TABLE};

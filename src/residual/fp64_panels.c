@@ -100,6 +100,7 @@ static status panels_panel(product *base, int64_t j, int64_t n) {
 const product_kind product_panels = {
     .size = sizeof(product_kind),
     .name = "panels",
+    .word = "exact",
     .exact = true,
     .together = true,
     .bytes = bytes,
@@ -143,6 +144,7 @@ static status streamed_columns(product *base, const wrows *w, int64_t j, int64_t
 const product_kind product_streamed = {
     .size = sizeof(product_kind),
     .name = "streamed",
+    .word = "exact",
     .exact = true,
     .together = true,
     .bytes = bytes,
@@ -189,6 +191,7 @@ static status collective_panel(product *base, int64_t j, int64_t n) {
 const product_kind product_collective = {
     .size = sizeof(product_kind),
     .name = "collective",
+    .word = "exact",
     .exact = true,
     .together = true,
     .bytes = bytes_collective,

@@ -102,6 +102,7 @@ done:
 const product_kind product_stored = {
     .size = sizeof(product_kind),
     .name = "stored",
+    .word = "exact",
     .exact = true,
     .bytes = bytes,
     .open = stored_open,

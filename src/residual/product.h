@@ -20,8 +20,9 @@ typedef struct product product;
 typedef struct product_kind {
     size_t size; /* sizeof(product_kind) */
     const char *name;
-    bool exact;    /* exposures are those of dense matrices up to rounding, given W */
-    bool together; /* a panel of columns is used by all targets while it is there */
+    const char *word; /* of compute.product */
+    bool exact;       /* exposures are those of dense matrices up to rounding, given W */
+    bool together;    /* a panel of columns is used by all targets while it is there */
     bool
         differences; /* load prepares conditions of its own; else those of the profile are loaded */
     bool fp16;       /* large products are of FP16 numbers */

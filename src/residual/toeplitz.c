@@ -470,10 +470,10 @@ done:
 }
 
 #define OPERATIONS                                                                                 \
-    .size = sizeof(product_kind), .name = "toeplitz", .own_products = true, .bytes = bytes,        \
-    .open = grid_open, .close = grid_close, .own = grid_own, .keep = grid_keep, .load = grid_load, \
-    .begin = grid_begin, .columns = grid_columns, .project = grid_project, .outer = grid_outer,    \
-    .end = grid_end, .check = grid_check
+    .size = sizeof(product_kind), .name = "toeplitz", .word = "toeplitz", .own_products = true,    \
+    .bytes = bytes, .open = grid_open, .close = grid_close, .own = grid_own, .keep = grid_keep,    \
+    .load = grid_load, .begin = grid_begin, .columns = grid_columns, .project = grid_project,      \
+    .outer = grid_outer, .end = grid_end, .check = grid_check
 
 const product_kind product_toeplitz = {OPERATIONS};
 

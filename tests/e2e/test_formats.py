@@ -29,11 +29,13 @@ compute: {threads: 1}
 """
 LARGER = ["sensors=[{type: ngs, nssp: 14, direction: [20, 10], magnitude: 8}]", "dm.nssp=10"]
 FORMS = (("dense", {}), ("tlr", {}), ("grid", {}), ("auto", {}), ("half", RESIDENT), ("grid", RESIDENT))
+# what these words of earlier versions are now
+WORDS = {"dense": ("dense", "exact"), "tlr": ("tlr", "exact"), "grid": ("dense", "toeplitz"), "half": ("dense", "fp16")}
 
 
-def header(folder):
+def header(folder, key="FORMAT"):
     with fits.open(os.path.join(folder, "maps.fits")) as f:
-        return f[0].header["FORMAT"]
+        return f[0].header[key]
 
 
 class Formats(unittest.TestCase):
@@ -51,6 +53,11 @@ class Formats(unittest.TestCase):
                         told = json.load(f)
                     want = {"auto": "dense"}.get(form, form)
                     self.assertEqual((header(run.dir), told["format"]), (want, want))
+                    words = WORDS[want]
+                    self.assertEqual((told["factor"], told["product"]), words)
+                    self.assertEqual(tuple(header(run.dir, k) for k in ("CFACTOR", "CPRODUCT")), words)
+                    now = "compute.product: " + words[1] if form in ("half", "grid") else "compute.factor: " + form
+                    self.assertIn("compute.format: write %s;" % now, run.process.stderr)
                     if not env:
                         memory = told["memory"]
                         self.assertLess(abs(memory["planned_rank_bytes"] / memory["peak_rank_bytes"] - 1), 0.2, memory)
@@ -62,7 +69,7 @@ class Formats(unittest.TestCase):
             p = moao("run", case, "compute.format=" + form, "compute.memory=10e6", "-o", os.path.join(self.dir, form), "-q",
                      check=False)
             self.assertEqual(p.returncode, 2, p.stderr)
-            line, = [x for x in p.stderr.splitlines() if "compute." in x]
+            line, = [x for x in p.stderr.splitlines() if "compute.memory" in x]
             self.assertRegex(line, "compute.memory: one target at a time needs .* in format %s, .*available; use " % form)
         # on a device that holds no factor in FP16: not in double precision instead, nor on the CPU
         p = moao("run", case, "compute.precision=mixed", "compute.gpu_memory=1.6e9", "-o", os.path.join(self.dir, "half"), "-q",

@@ -1,4 +1,4 @@
-"""compute.format: tlr on the CPU (src/factor/tlr.c, src/job/accuracy.c): a factor compressed by tiles changes results by
+"""compute.factor: tlr on the CPU (src/factor/tlr.c, src/job/accuracy.c): a factor compressed by tiles changes results by
 no more than compute.tlr_strehl, in the way the tolerance says; what is told; smaller tolerances, fall back, resumption."""
 import json
 import os
@@ -19,7 +19,7 @@ from test_resident import CASE
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 import moao_test  # noqa: E402
 
-TLR = ["compute.format=tlr", "compute.backend=cpu", "compute.tlr_tile=24", "compute.tlr_tolerance=0.5"]
+TLR = ["compute.factor=tlr", "compute.backend=cpu", "compute.tlr_tile=24", "compute.tlr_tolerance=0.5"]
 SMALL = ["targets={list: [[0, 0], [-9, -30]]}", "schedule={tor_times: [0], exposure_times: [0, 10 min]}", "output={psf: none}",
          "sensors[3].nssp=14", "sensors[4].nssp=14"]
 EDGE = 1  # target farthest from the centre, counted from 0
@@ -164,7 +164,7 @@ class Compressed(unittest.TestCase):
         """moao check: of a larger case a rank takes less memory where the factor is distributed: most of three quarters of it."""
         told_of = {}
         for flag in "false", "true":
-            p = moao("check", os.path.join(ROOT, "params/elt-small.yaml"), "compute.format=tlr", "compute.backend=cpu",
+            p = moao("check", os.path.join(ROOT, "params/elt-small.yaml"), "compute.factor=tlr", "compute.backend=cpu",
                      "compute.tlr_distributed=" + flag, "--ranks", "4", "--json")
             told_of[flag] = json.loads(p.stdout)
         less = told_of["false"]["here"]["rank_memory_bytes"] - told_of["true"]["here"]["rank_memory_bytes"]
@@ -204,7 +204,7 @@ class Compressed(unittest.TestCase):
             line, = [x for x in p.stderr.splitlines() if "memory" in x]
             found = re.search(r"no memory for the compressed factor of Cmm after (\d+) % of its columns \(a test takes the memory "
                               r"away\): at \S+ arcsec\^2 a tile ranks are (\S+) on average there, of 24, (\d+) of (\d+) tiles "
-                              r"dense, \S+ GB in all; use a larger compute.tlr_tolerance, or compute.format=dense, ", line)
+                              r"dense, \S+ GB in all; use a larger compute.tlr_tolerance, or compute.factor=dense, ", line)
             percent, mean, dense, tiles = (float(x) for x in found.groups())
             self.assertTrue(0 < percent < 100 and 0 < mean <= 24 and dense < tiles, line)
 

@@ -1,4 +1,4 @@
-"""compute.format: grid on the CPU (src/residual/toeplitz.c): exposures by pairs of sensors in single precision, like ones by Fourier
+"""compute.product: toeplitz on the CPU (src/residual/toeplitz.c): exposures by pairs of sensors in single precision, like ones by Fourier
 transforms, change results by rounding only, with the residual phase and with what sensors see; the sampled target decides."""
 import json
 import os
@@ -9,7 +9,7 @@ import numpy as np
 from moao_case import ROOT, Run, moao
 from test_resident import CASE, RESIDENT
 
-GRID = ["compute.format=grid", "compute.backend=cpu"]
+GRID = ["compute.product=toeplitz", "compute.backend=cpu"]
 # two pairs of like sensors, others on their own
 SMALL = ["targets={list: [[0, 0], [-9, -30]]}", "schedule={tor_times: [0], exposure_times: [0, 10 min]}", "output={psf: none}",
          "sensors[0].rotation=0 deg", "sensors[4].rotation=-11 deg", "sensors[4].altitude=88 km"]
@@ -45,7 +45,7 @@ class Grid(unittest.TestCase):
         """With compute.precision: mixed, on a device: transforms of halves on the CPU are exact but for rounding, so results
         are about those of dense differences."""
         case = SMALL + ["compute.precision=mixed"]
-        half, grid = (Run(CASE, *case, *more, env=RESIDENT) for more in ([], ["compute.format=grid"]))
+        half, grid = (Run(CASE, *case, *more, env=RESIDENT) for more in ([], ["compute.product=toeplitz"]))
         dense = Run(CASE, *SMALL, "compute.backend=cpu")
         self.assertLess(gap(dense, grid), 1e-4)
         self.assertLess(gap(dense, grid), 2 * gap(dense, half) + 2e-6)
@@ -61,7 +61,7 @@ class Grid(unittest.TestCase):
     def test_auto(self):
         """Where many targets share an exposure's covariances and a sample costs little; not for one target, whose sample is all
         of it, nor on several ranks, which share a dense factor."""
-        case = [os.path.join(ROOT, "params", "elt-small.yaml"), "compute.format=auto", "compute.backend=cpu"]
+        case = [os.path.join(ROOT, "params", "elt-small.yaml"), "compute.factor=auto", "compute.backend=cpu"]
         many, one = "targets={grid: {nx: 6, ny: 6, width: 60}}", "targets={list: [[0, 0]]}"
         short = "schedule={tor_times: [0], exposure_times: [0]}"
         for words, ranks, chosen in (([many], "1", True), ([one, short], "1", False), ([many], "2", False)):

@@ -2,11 +2,14 @@
 the host's memory with products in FP16 and by pairs of sensors, on the road of devices with the CPU as the device, against the dense
 factor with products in double precision."""
 import json
+import os
+import tempfile
 import unittest
 
 import numpy as np
+from astropy.io import fits
 
-from moao_case import Run
+from moao_case import Run, moao
 
 # three sensors on a common lattice, two stars of them laser stars; one turned
 CASE = """
@@ -32,14 +35,21 @@ compute: {mixed_samples: 1, threads: 1, tlr_tile: 24, tlr_tolerance: 0.5}
 EDGE = 2  # target farthest from the centre, counted from 0, which the reference computes, too
 
 
+def words(pair):
+    """Parameters that ask for a pair."""
+    factor, product = pair.split("+")
+    mixed = ["compute.precision=mixed"] if product == "fp16_lattice" else []
+    return ["compute.factor=" + factor, "compute.product=" + product.replace("fp16_lattice", "toeplitz")] + mixed
+
+
 def of(pair, *options, **kw):
-    return Run(CASE, *options, env={"MOAO_RESIDENT_BACKEND": "cpu", "MOAO_OPERATOR": pair}, **kw)
+    return Run(CASE, *words(pair), *options, env={"MOAO_RESIDENT_BACKEND": "cpu"}, **kw)
 
 
 class Pairs(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.dense = {residual: of("dense", "psf.residual=" + residual) for residual in ("phase", "sensor")}
+        cls.dense = {residual: of("dense+exact", "psf.residual=" + residual) for residual in ("phase", "sensor")}
 
     def gaps(self, run, residual="phase"):
         """Largest difference of a Strehl ratio from the dense run's, by target."""
@@ -50,6 +60,9 @@ class Pairs(unittest.TestCase):
         target is of the reference."""
         run = of(pair, "psf.residual=" + residual, **kw)
         self.assertEqual(set(run.table("EXPOSURES")["PRECISN"]), {"mixed"})
+        with fits.open(run.path("maps.fits")) as f:
+            told = f[0].header["CFACTOR"], f[0].header["CPRODUCT"]
+        self.assertEqual(told, tuple(w.split("=")[1] for w in words(pair)[:2]))
         gap = self.gaps(run, residual)
         self.assertTrue(np.all((gap[:EDGE] > least) & (gap[:EDGE] < 1e-4)), gap)
         self.assertLessEqual(gap[EDGE], edge)
@@ -85,6 +98,25 @@ class Pairs(unittest.TestCase):
             run = of(pair, "psf.residual=phase", "compute.mixed_tolerance=0")
             self.assertEqual(set(run.table("EXPOSURES")["PRECISN"]), {"double"})
             self.assertLess(self.gaps(run).max(), most)
+
+    def test_refused(self):
+        """What cannot compute as it is named, in one line each, before anything is written."""
+        device = {"MOAO_RESIDENT_BACKEND": "cpu"}
+        with tempfile.TemporaryDirectory() as folder:
+            case, out = (os.path.join(folder, name) for name in ("case.yaml", "out"))
+            with open(case, "w", encoding="utf-8") as f:
+                f.write(CASE)
+            for options, env, line in (
+                    (["compute.factor=tlr", "compute.product=fp16", "compute.tlr_distributed=true"], device,
+                     "compute.tlr_distributed: a distributed factor does not serve products in FP16"),
+                    (["compute.factor=host"], {}, "compute.factor: host is a factor that is streamed to a GPU"),
+                    (["compute.product=fp16"], {}, "compute.product: fp16 needs a GPU"),
+                    (["compute.product=exact", "compute.precision=mixed"], {}, "compute.product: exact beside compute.precision: mixed"),
+                    (["compute={format: tlr, factor: tlr}"], {}, "compute.format: given beside compute.factor")):
+                p = moao("run", case, *options, "compute.backend=" + ("auto" if env else "cpu"), "-o", out, check=False, env=env)
+                self.assertEqual(p.returncode, 2, options)
+                self.assertIn(line, p.stderr)
+                self.assertFalse(os.path.exists(out), options)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class Projection(unittest.TestCase):
 
     def test_formats(self):
         """Operators that have a projection of their own, or keep W in another way; a compressed factor."""
-        for more in (["compute.precision=mixed"], ["compute.format=grid"], ["compute.format=tlr"]):
+        for more in (["compute.precision=mixed"], ["compute.product=toeplitz"], ["compute.factor=tlr"]):
             matrix, raw = (run(way, *SMALL, *SENSOR, *more, env=RESIDENT) for way in ("matrix", "raw"))
             self.assert_close(matrix, raw, 1e-6)
 

@@ -44,7 +44,7 @@ BRIEF_CASE = LONG_CASE.replace("nssp: 10", "nssp: 6").replace("nssp: 8", "nssp: 
 OTHER_CASE = LEAST_CASE.replace("diameter: 8 m", "zenith: 30 deg, diameter: 8 m")
 CASES = {"tiny": TINY_CASE, "least": LEAST_CASE, "long": LONG_CASE, "brief": BRIEF_CASE, "other": OTHER_CASE}
 # forms of Cmm, with a name each: "least-tlr". FP16 is computed on devices, for which the CPU stands
-FORMS = {"tlr": "format: tlr", "spread": "format: tlr, tlr_distributed: true", "grid": "format: grid", "auto": "format: auto",
+FORMS = {"tlr": "factor: tlr", "spread": "factor: tlr, tlr_distributed: true", "grid": "product: toeplitz", "auto": "factor: auto",
          "mixed": "precision: mixed"}
 CASES.update({"%s-%s" % (name, form): CASES[name].replace("compute: {", "compute: {%s, " % words)
               for name in ("least", "long", "brief") for form, words in FORMS.items()})

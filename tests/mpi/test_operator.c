@@ -205,13 +205,14 @@ static status stubborn_open(engine *e, const linop_setup *u, factor *f, product 
 
 static const factor_kind block_factors = {.size = sizeof(factor_kind),
                                           .name = "blocks",
+                                          .word = "dense",
                                           .bytes = factor_bytes,
                                           .open = factor_open,
                                           .close = factor_close,
                                           .make = factor_make,
                                           .solve = factor_solve};
 #define PRODUCT                                                                                    \
-    .size = sizeof(product_kind), .bytes = product_bytes, .close = product_close,                  \
+    .size = sizeof(product_kind), .word = "exact", .bytes = product_bytes, .close = product_close, \
     .load = product_load, .columns = product_columns
 static const product_kind block_products = {PRODUCT, .name = "blocks", .exact = true,
                                             .open = product_open};

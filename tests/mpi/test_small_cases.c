@@ -81,15 +81,15 @@ static int run_case(int sensors, int nssp, int mirror, const char *format, float
     return world.rank == 0 ? read_strehl(out, strehl) : 0;
 }
 
-static const char *const formats[] = {"compute.format=tlr", "compute.format=grid",
-                                      "compute.format=auto", "compute.precision=mixed"};
+static const char *const formats[] = {"compute.factor=tlr", "compute.product=toeplitz",
+                                      "compute.factor=auto", "compute.precision=mixed"};
 #define FORMATS (sizeof formats / sizeof *formats)
 
 /* In all formats; where `device` is NULL, each as a machine without a GPU has it. */
 static void compare(int sensors, int nssp, int mirror, const char *device) {
     float dense[MOST] = {0}, other[MOST] = {0};
     unsetenv("MOAO_RESIDENT_BACKEND");
-    const int n = run_case(sensors, nssp, mirror, "compute.format=dense", dense);
+    const int n = run_case(sensors, nssp, mirror, "compute.factor=dense", dense);
     if (device != NULL)
         setenv("MOAO_RESIDENT_BACKEND", device, 1);
     for (size_t i = 0; i < FORMATS; i++) {

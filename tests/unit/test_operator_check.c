@@ -1,6 +1,6 @@
-/* What compute.format: grid finds of its own errors (product_kind.check), with tiles and with dense
- * blocks: small as it is loaded; where its profile is another one than that of the comparison, the
- * difference of the two. */
+/* What compute.product: toeplitz finds of its own errors (product_kind.check), with tiles and with
+ * dense blocks: small as it is loaded; where its profile is another one than that of the
+ * comparison, the difference of the two. */
 #include "support/engine_case.h"
 #include "support/matcov_backend.h"
 

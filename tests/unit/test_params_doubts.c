@@ -55,13 +55,13 @@ static const struct {
     {"targets={list: [[1, 2], [3, 4], [1, 2]]}", "targets: 1 and 3 are the same direction, [1, 2]"},
     {"targets={list: [[1, 2], [3, 4]], names: [A, A]}", "targets.names: A names two targets"},
     {"psf.wavelengths=[H, K, 1.65]", "psf.wavelengths: 1.65 um is given twice"},
-    {"compute={format: tlr, precision: mixed}", "precision: mixed is for the factor"},
-    {"compute.tlr_tile=64", "tlr_tile and tlr_distributed are for compute.format: tlr"},
-    {"compute.tlr_distributed=true", "tlr_tile and tlr_distributed are for compute.format: tlr"},
+    {"compute={factor: tlr, precision: mixed}", "precision: mixed is for the factor"},
+    {"compute.tlr_tile=64", "tlr_tile and tlr_distributed are for compute.factor: tlr"},
+    {"compute.tlr_distributed=true", "tlr_tile and tlr_distributed are for compute.factor: tlr"},
     {"compute.tlr_order=sensor",
      "compute.tlr_order: no longer a parameter, measurements are ordered sensor by sensor"},
-    {"output.ranks=true", "output.ranks is for compute.format: tlr"},
-    {"compute={format: tlr, tlr_tolerance: 30}", "with 30 times the noise"},
+    {"output.ranks=true", "output.ranks is for compute.factor: tlr"},
+    {"compute={factor: tlr, tlr_tolerance: 30}", "with 30 times the noise"},
     {"sensors[1].name=NGS 1", "sensors[0] and sensors[1] have the same name NGS 1"},
 };
 
