@@ -14,7 +14,7 @@ extern char **environ;
 /* docs/variables.md says the same; a test compares them */
 const variable variables[] = {
     {"MOAO_GPU_PLUGIN", NULL, "file",
-     "The plugin for GPUs, instead of libmoao_gpu.so beside the program or in lib/moao of its "
+     "The plugin for GPUs, instead of libmoao_gpu.so next to the program or in lib/moao of its "
      "prefix."},
     {"MOAO_NCCL", NULL, "file",
      "NVIDIA's NCCL, instead of libnccl.so.2 where the linker finds it."},
