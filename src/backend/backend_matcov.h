@@ -11,7 +11,7 @@
  *
  * Accuracy: entries of type D are within 1e-10 of the closed form relative to the slope variance of
  * the sensors; type S is evaluated with fewer terms, within 1e-6 of the slope variance (mean
- * gradients 6e-6). Of a difference of profiles mean gradients of type S may be off by 3e-4 of that
+ * gradients 6e-6). Of a difference of profiles mean gradients of type S may be off by 5e-4 of that
  * variance near zero separation (of the largest covariance with the phase 6e-4), and are by 1e-5
  * (2e-5) in the mean; differences between points too, where both axes are asked for at once, and by
  * 2e-3 (4e-3) near zero separation. */

@@ -92,7 +92,7 @@ static void test_ctm(void **state) {
         for (int64_t k = 0; k < n; k++)
             compare(&d, t - i0, got + k * (t - i0), want + k * t + i0);
     }
-    expect("Ctm", &d, matcov_direct_cmm(&f.s, &f.p, 0, 0), 3e-4, 1e-5);
+    expect("Ctm", &d, matcov_direct_cmm(&f.s, &f.p, 0, 0), 5e-4, 1e-5);
     be->release(ctx, a);
     free(want);
     free(got);
@@ -105,11 +105,13 @@ static double fp16_value(uint16_t h) {
     return e == 31 ? INFINITY : h >> 15 ? -v : v;
 }
 
-/* Halves of 2^exponent times the floats. */
-static void same_fp16(const char *what, size_t n, const uint16_t *h, int exponent, const float *a) {
+/* FP16 of 2^exponent times the floats, rounded twice where subapertures are partly lit. */
+static void same_fp16(const char *what, size_t n, const uint16_t *h, int exponent, const float *a,
+                      double scale) {
     for (size_t i = 0; i < n; i++) {
         const double v = ldexp(a[i], exponent);
-        if (!(fabs(fp16_value(h[i]) - v) <= fmax(ldexp(fabs(v), -11), 1e-7)))
+        if (!(fabs(fp16_value(h[i]) - v) <=
+              fmax(ldexp(fabs(v), -10), ldexp(1, exponent) * 1e-4 * scale)))
             fail_msg("%s: half %zu is %g, not %g", what, i, fp16_value(h[i]), v);
     }
 }
@@ -125,7 +127,7 @@ static void expect_fp16(const fixture *f, int w, const float *a, double scale) {
         case_ok(ops->fill_ctm_fp16(f->v, exponent, w, 0, n, d, t, n, &done));
     move(h, d, numbers * sizeof *h);
     if (done)
-        same_fp16("Ctm", numbers, h, exponent, a);
+        same_fp16("Ctm", numbers, h, exponent, a, scale);
     be->release(ctx, d);
     free(h);
 }
@@ -176,7 +178,7 @@ static void ctm_both(bool gradient, double worst, double rms) {
 
 static void test_ctm_both(void **state) {
     (void)state;
-    ctm_both(true, 3e-4, 1e-5);
+    ctm_both(true, 5e-4, 1e-5);
 }
 
 static void test_ctm_points(void **state) {
@@ -217,7 +219,7 @@ static void cpm(bool gradient, double worst, double rms) {
             case_ok(ops->fill_cpm_fp16(f.v, exponent, NP, dx, dy, w, 0, n, dh, NP, n, &done));
             move(h, dh, numbers * sizeof *h);
             if (done)
-                same_fp16("Cpm", numbers, h, exponent, got);
+                same_fp16("Cpm", numbers, h, exponent, got, most);
             be->release(ctx, dh);
             free(h);
         }
