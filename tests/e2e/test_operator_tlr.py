@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 import numpy as np
 from astropy.io import fits
@@ -292,6 +293,7 @@ class Compressed(unittest.TestCase):
         moao_test.wait_for_parts(run, out["stopped"], 1)
         run.process.send_signal(signal.SIGUSR1)
         self.assertEqual(run.wait(60), 3, run.text)
+        self.refuse_other_order(case, out["stopped"], options, folder)
         again = moao_test.Run(case, "-o", out["stopped"], "--resume", *options, "compute.tlr_distributed=false", ranks=1, cwd=folder)
         self.assertEqual(again.wait(120), 0, again.text)
         self.assertNotIn("again with a smaller tolerance", again.text)
@@ -299,6 +301,20 @@ class Compressed(unittest.TestCase):
         a, b = (moao_test.maps(out[n]) for n in ("whole", "stopped"))
         for key in a:
             self.assertEqual(a[key].tobytes(), b[key].tobytes(), key)
+
+    def refuse_other_order(self, case, out, options, folder):
+        """A run of an earlier version whose measurements were in an order that is no more is not continued."""
+        path = os.path.join(out, "checkpoint", "facts")
+        with open(path, "rb") as f:
+            kept = f.read()
+        text = kept[:kept.rindex(b"crc ")] + b"tlr_order 1\n"
+        with open(path, "wb") as f:
+            f.write(text + b"crc %08x\n" % zlib.crc32(text))
+        p = moao_test.Run(case, "-o", out, "--resume", *options, ranks=1, cwd=folder)
+        self.assertEqual(p.wait(60), 2, p.text)
+        self.assertIn("--resume of a run with compute.tlr_order joint or morton", p.text)
+        with open(path, "wb") as f:
+            f.write(kept)
 
     def test_check(self):
         """`moao check` predicts ranks and memory of the factor."""
