@@ -393,18 +393,28 @@ void maps_table_exposures(fitsout *o, const maps_data *m) {
     }
 }
 
+/* Mean over the exposures of the factor of the Strehl ratio by scintillation. */
+static double scintillation(const maps_data *m, double lambda) {
+    double sum = 0;
+    for (int e = 0; e < m->nexposure; e++)
+        sum += exp(-profile_scintillation(atmos_profile_at(m->a, m->a->exposure_time[e]), lambda));
+    return sum / m->nexposure;
+}
+
 void maps_table_wavelengths(fitsout *o, const maps_data *m) {
     static const fitsout_column columns[] = {
         {"LAMBDA", "1D", "um", "wavelength"},
         {"PIXEL", "1D", "mas", "side of a pixel of psf.fits"},
         {"DIFFLIM", "1D", "mas", "lambda / diameter"},
-        {"EXACT", "1D", "", "images of the mean of exp(-D/2), of all"}};
-    fitsout_table(o, "WAVELENGTHS", m->nlambda, 4, columns);
+        {"EXACT", "1D", "", "images of the mean of exp(-D/2), of all"},
+        {"SCINT", "1D", "", "factor of Strehl by scintillation, not in it"}};
+    fitsout_table(o, "WAVELENGTHS", m->nlambda, 5, columns);
     for (int i = 0; i < m->nlambda; i++) {
         double lambda = m->par->psf_wavelengths.v[i];
-        double v[4] = {lambda * 1e6, m->pixel[i] * MAS_PER_RAD,
-                       lambda / m->s->diameter * MAS_PER_RAD, exact_fraction(m, i)};
-        for (int k = 0; k < 4; k++)
+        double v[5] = {lambda * 1e6, m->pixel[i] * MAS_PER_RAD,
+                       lambda / m->s->diameter * MAS_PER_RAD, exact_fraction(m, i),
+                       scintillation(m, lambda)};
+        for (int k = 0; k < 5; k++)
             fitsout_cells_double(o, k + 1, i + 1, 1, 1, &v[k]);
     }
 }

@@ -1,5 +1,7 @@
 #include "atmos.h"
 
+#include "system.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -58,6 +60,17 @@ int atmos_count_layerings(const atmos *a, int most) {
         n += !known;
     }
     return n;
+}
+
+/* 2 pi W 2^(5/6) pi^(5/3) int f^(-8/3) sin^2(f^2) df, W of the spectrum of the phase. */
+#define SCINTILLATION 1.3301994886872046
+
+double profile_scintillation(const profile *p, double lambda) {
+    const double wave = 2 * M_PI / lambda, dispersion = pow(LAMBDA_REF / lambda, 2);
+    double sum = 0;
+    for (int l = 0; l < p->nlayer; l++)
+        sum += p->strength[l] * pow(fmax(0, p->h[l]), 5.0 / 6);
+    return SCINTILLATION * dispersion * pow(wave, -5.0 / 6) * sum;
 }
 
 void profile_free(profile *p) {

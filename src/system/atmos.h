@@ -35,6 +35,10 @@ void atmos_exposures_of(const atmos *a, int k, int *first, int *end);
 /* How many of the profiles differ in their layers' altitudes or outer scales from all before them,
  * at most `most`: what depends on these alone is made that often. */
 int atmos_count_layerings(const atmos *a, int most);
+/* Variance of the log-amplitude at a point of the pupil, of the turbulence at a wavelength [m]:
+ * weak scintillation of a plane wave (Roddier 1981, model section 7), without outer scale. A mirror
+ * leaves it; a long exposure's Strehl ratio has the factor exp(-variance). */
+double profile_scintillation(const profile *p, double lambda);
 void profile_free(profile *p);
 void atmos_free(atmos *a);
 

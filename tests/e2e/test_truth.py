@@ -182,6 +182,8 @@ class ShortWavelengths(unittest.TestCase):
             with fits.open(of[a].path("maps.fits")) as f:
                 self.assertEqual(f[0].header["AVERAGE"], word)
                 self.assertEqual(list(f["WAVELENGTHS"].data["EXACT"]), exact)
+                self.assertAlmostEqual(f["WAVELENGTHS"].data["SCINT"][0], math.exp(-1.3302 * (2 * math.pi / 1.65e-6) ** (-5 / 6)
+                                       * (0.5 / 1.65) ** 2 * 0.125 ** (-5 / 3) * (0.3 * 5e3 ** (5 / 6) + 0.2 * 1e4 ** (5 / 6))), delta=1e-6)
             self.assertEqual(list(of[a].quantity("VARIANCE").ravel()), list(of["mean"].quantity("VARIANCE").ravel()))
 
     def test_halo_fits_into_the_image(self):

@@ -163,6 +163,25 @@ static void exposures_of_reconstructors(void **state) {
     }
 }
 
+/* The integral of the spectrum of the log-amplitude, that of the phase times sin(pi lambda h
+ * f^2)^2, over 6 decades of frequencies. */
+static void scintillation_of_layers(void **state) {
+    (void)state;
+    double h[] = {0, 4000, 15000}, strength[] = {20, 9, 4}, sum = 0;
+    const profile p = {.nlayer = 3, .h = h, .strength = strength};
+    const double lambda = 0.8e-6, step = 1e-4;
+    for (double t = log(1e-3); t < log(1e3); t += step)
+        for (int l = 0; l < 3; l++) {
+            const double f = exp(t);
+            sum += 2 * M_PI * f * f * step * 0.02289558710855518 * pow(500e-9 / lambda, 2) *
+                   strength[l] * pow(f, -11. / 3) * pow(sin(M_PI * lambda * h[l] * f * f), 2);
+        }
+    print_message("log-amplitude variance %.6f, integral %.6f\n", profile_scintillation(&p, lambda),
+                  sum);
+    assert_true(sum > 0.01);
+    assert_true(fabs(profile_scintillation(&p, lambda) / sum - 1) < 5e-4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(airmass_stretches_and_strengthens),
@@ -172,6 +191,7 @@ int main(void) {
         cmocka_unit_test(layerings_are_counted),
         cmocka_unit_test(schedule_of_intervals),
         cmocka_unit_test(exposures_of_reconstructors),
+        cmocka_unit_test(scintillation_of_layers),
     };
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);
 }
