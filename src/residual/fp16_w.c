@@ -4,7 +4,7 @@
 /* Of B0 W': columns at a time, and measurements whose sum is in single precision. */
 #define STRIP ((int64_t)1152)
 #define PART ((int64_t)16384)
-/* Inner size of a piece of B0: what tensor cores cut off its sums (linalg/fp16/fp16_gemm.h) counts
+/* Inner size of a piece of B0: what tensor cores cut off its sums (moao/fp16_gemm.h) counts
  * in full there, as B0 W' stands for W Cmm0 W' and for the term with Ctm0. */
 #define PIECE ((int64_t)256)
 

@@ -71,6 +71,15 @@ class Symbols(unittest.TestCase):
         self.assertEqual([n for n, kind in shown.items() if kind in "TtWw"], [])
         self.assertEqual(shown.get("report_listener"), "B")
 
+    def test_headers_alone(self):
+        """Every installed header compiles by itself."""
+        names = sorted(os.path.basename(h) for h in glob.glob(self.top + "/include/moao/*.h"))
+        self.assertGreater(len(names), 12)
+        for name in names:
+            code, text = run(CC, "-std=c11", "-D_GNU_SOURCE", "-fsyntax-only", "-Werror", "-I" + self.top + "/include", "-include", "moao/" + name,
+                             "-x", "c", os.devnull)
+            self.assertEqual(code, 0, text)
+
     def test_installed_headers(self):
         """An example is built with the installed headers and library alone, statically and dynamically, and runs."""
         flags = run("pkg-config", "--cflags", "moao-linalg",

@@ -1,4 +1,4 @@
-#include "fp16_gemm.h"
+#include "moao/fp16_gemm.h"
 
 #include <math.h>
 

@@ -14,7 +14,7 @@
 #ifndef MOAO_FP16_FACTOR_H
 #define MOAO_FP16_FACTOR_H
 
-#include "linalg/fp16/fp16_gemm.h"
+#include "fp16_gemm.h"
 
 typedef struct {
     int64_t tile;    /* order of a tile */

@@ -3,7 +3,7 @@
 #ifndef MOAO_FP16_GEMM_H
 #define MOAO_FP16_GEMM_H
 
-#include "moao/backend.h"
+#include "backend.h"
 
 /* A matrix 2^-exponent (hi + lo), both with the same leading dimension; borrowed. */
 typedef struct {
