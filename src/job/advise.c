@@ -70,6 +70,8 @@ static status make_plan(const setup *u, const plan_sizes *z, double rate, double
         plan_estimate(&a->p, &u->s, &u->a, &u->o, &a->room, rate);
         find_jobs(limit, a);
     }
+    if (st == MOAO_OK)
+        st = device_plan_check_named(par, a->p.pair);
     return st;
 }
 

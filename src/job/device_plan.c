@@ -189,3 +189,27 @@ status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o
                                        "precision");
     return p->fits > 0 ? MOAO_OK : say_too_little(p, &w->room);
 }
+
+status device_plan_check_named(const params *par, const linop_pair *pair) {
+    const char *variable = getenv("MOAO_OPERATOR");
+    if (variable != NULL && *variable != '\0')
+        return MOAO_OK;
+    if (par->compute_factor == FACTOR_PARAM_HOST && pair->factor != &factor_host)
+        return status_fail(
+            MOAO_INPUT, "compute.factor: host is a factor that is streamed to a GPU, and none is "
+                        "used; on CPUs a dense factor is in their memory: use "
+                        "compute.factor=dense");
+    if (par->compute_product == PRODUCT_PARAM_FP16 && !pair->product->fp16)
+        return status_fail(
+            MOAO_INPUT, "compute.product: fp16 needs a GPU, and none is used; use "
+                        "compute.product=exact, or compute.precision=mixed, which is mixed where "
+                        "there is a GPU");
+    if (par->compute_factor == FACTOR_PARAM_TLR && !pair->factor->compressed)
+        return status_fail(MOAO_INPUT, "compute.factor: tlr does not compute here, but %s",
+                           pair->factor->word);
+    if (par->compute_product == PRODUCT_PARAM_TOEPLITZ &&
+        strcmp(pair->product->word, "toeplitz") != 0)
+        return status_fail(MOAO_INPUT, "compute.product: toeplitz does not compute here, but %s",
+                           pair->product->word);
+    return MOAO_OK;
+}

@@ -3,6 +3,7 @@
 #define MOAO_DEVICE_PLAN_H
 
 #include "operator/operator.h"
+#include "params/params.h"
 #include "psf/psf.h"
 #include "tor/command.h"
 
@@ -60,5 +61,9 @@ size_t device_plan_bytes(const device_plan *p, int n);
  * whose memory is too little, where none is held, or where the one that is does not fit into what
  * is free now: another one would depend on that. */
 status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o, device_plan *p);
+
+/* Local. MOAO_INPUT where a factor or a product is asked for by name and the pair is of another
+ * one, unless MOAO_OPERATOR names the pair. */
+status device_plan_check_named(const params *par, const linop_pair *pair);
 
 #endif

@@ -65,7 +65,8 @@ static status check_format(const run *r, long number) {
                            "%s: --resume of a run in a form (%ld) that this version does not know",
                            r->dir, number);
     const char *then = kept->format;
-    if (strcmp(then, now->format) == 0 && strcmp(kept->product->word, now->product->word) == 0)
+    if (strcmp(then, now->format) == 0 && strcmp(kept->product->word, now->product->word) == 0 &&
+        (par->compute_factor != FACTOR_PARAM_HOST || kept->factor == &factor_host))
         return MOAO_OK;
     if (par->compute_factor != FACTOR_PARAM_AUTO || par->compute_product != PRODUCT_PARAM_AUTO)
         return status_fail(
@@ -212,30 +213,9 @@ static status make_plan(run *r, int chunk) {
     return st;
 }
 
-/* What was asked for by name computes, or nothing does. */
+/* What was asked for by name computes, or nothing does; a run that goes on keeps what it had. */
 static status check_named(const run *r) {
-    const params *par = &r->u.par;
-    const linop_pair *p = r->pl.pair;
-    const char *variable = getenv("MOAO_OPERATOR"), *is = r->device.be != NULL ? "here" : "on CPUs";
-    if (r->sizes.kept != NULL || (variable != NULL && *variable != '\0'))
-        return MOAO_OK;
-    if (par->compute_factor == FACTOR_PARAM_HOST && p->factor != &factor_host)
-        return status_fail(MOAO_INPUT,
-                           "compute.factor: host is a factor that is streamed to a GPU, and "
-                           "none is in use; on CPUs a dense factor is in their memory: "
-                           "use compute.factor=dense");
-    if (par->compute_product == PRODUCT_PARAM_FP16 && !p->product->fp16)
-        return status_fail(
-            MOAO_INPUT,
-            "compute.product: fp16 needs a GPU, and exposures %s would be computed in "
-            "double precision; use compute.product=exact, or compute.precision=mixed, "
-            "which is mixed where there is a GPU",
-            is);
-    if (par->compute_factor == FACTOR_PARAM_TLR && !p->factor->compressed)
-        return status_fail(MOAO_INPUT, "compute.factor: tlr does not compute %s", is);
-    if (par->compute_product == PRODUCT_PARAM_TOEPLITZ && strcmp(p->product->word, "toeplitz") != 0)
-        return status_fail(MOAO_INPUT, "compute.product: toeplitz does not compute %s", is);
-    return MOAO_OK;
+    return r->sizes.kept != NULL ? MOAO_OK : device_plan_check_named(&r->u.par, r->pl.pair);
 }
 
 /* Collective. What computes. */

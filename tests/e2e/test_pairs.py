@@ -3,13 +3,18 @@ the host's memory with products in FP16 and by pairs of sensors, on the road of 
 factor with products in double precision."""
 import json
 import os
+import signal
+import sys
 import tempfile
 import unittest
 
 import numpy as np
 from astropy.io import fits
 
-from moao_case import Run, moao
+from moao_case import ROOT, Run, moao
+
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+import moao_test  # noqa: E402
 
 # three sensors on a common lattice, two stars of them laser stars; one turned
 CASE = """
@@ -117,6 +122,28 @@ class Pairs(unittest.TestCase):
                 self.assertEqual(p.returncode, 2, options)
                 self.assertIn(line, p.stderr)
                 self.assertFalse(os.path.exists(out), options)
+            p = moao("check", case, "compute.product=fp16", "compute.backend=cpu", check=False)
+            self.assertEqual(p.returncode, 2)
+            self.assertIn("compute.product: fp16 needs a GPU", p.stderr)
+
+    def test_resumed(self):
+        """A run that goes on keeps its pair, bit for bit, and is refused by the name of another one."""
+        env, options = {"MOAO_RESIDENT_BACKEND": "cpu"}, words("tlr+fp16") + ["compute.targets_per_chunk=1"]
+        with tempfile.TemporaryDirectory() as folder:
+            case, out = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE), os.path.join(folder, "out")
+            run = moao_test.Run(case, "-o", out, *options, ranks=1, cwd=folder, env=env)
+            moao_test.wait_for_parts(run, out, 2)
+            run.process.send_signal(signal.SIGUSR1)
+            self.assertEqual(run.wait(60), 3, run.text)
+            other = moao_test.Run(case, "-o", out, "--resume", "compute.factor=tlr", ranks=1, cwd=folder, env=env)
+            self.assertEqual(other.wait(60), 2, other.text)
+            self.assertIn("(factor tlr, product fp16), where factor tlr and product exact would compute now", other.text)
+            again = moao_test.Run(case, "-o", out, "--resume", *options, ranks=1, cwd=folder, env=env)
+            self.assertEqual(again.wait(60), 0, again.text)
+            a, b = moao_test.maps(out), moao_test.maps(of("tlr+fp16", options[-1]).dir)
+            for key in a:
+                if "PARAMETERS" not in key:
+                    self.assertEqual(a[key].tobytes(), b[key].tobytes(), key)
 
 
 if __name__ == "__main__":
