@@ -69,7 +69,7 @@ typedef struct factor_kind {
     status (*make)(factor *f, const profile *p, int *minor);
     /* W := W Cmm0^-1 for n blocks of rows. NULL: `split`. */
     status (*solve)(factor *f, int n, const wrows *w);
-    /* Collective. NULL, or of a factor whose solves are, on ranks that are not in lockstep: after
+    /* Collective. NULL, or of a factor whose solves are, on ranks that are not collective: after
      * those of a rank's targets, or none, local: what came of them. It returns when all ranks are
      * there, and the worst status. */
     status (*solved)(factor *f, status local);

@@ -59,7 +59,7 @@ static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
     const size_t n = v < SAMPLE ? v : SAMPLE, tile = (size_t)o.tile;
     const size_t place = (size_t)fp16_place((int64_t)m) * d;
     const size_t sampling = (3 * n * m + n * (v + t) + t * w + m * (size_t)o.panel) * d + WORK;
-    linop_add(b, "factor of Cmm0 in halves, and inverses", place + (2 * m + 2 * v8) * tile * h);
+    linop_add(b, "factor of Cmm0 in split FP16, and inverses", place + (2 * m + 2 * v8) * tile * h);
     linop_add(b, "tables of covariances of its sample", matcov_target_bytes(c->s, c->nlayer));
     b->least = sampling;
     if (passing) {
@@ -156,7 +156,7 @@ static void split_close(factor *base) {
 
 static status open_kind(engine *e, const linop_setup *u, const factor_kind *kind, factor **out) {
     split_factor *x = NULL;
-    status st = comm_agree(e->c, ALLOC(x, 1, "factor in halves"));
+    status st = comm_agree(e->c, ALLOC(x, 1, "factor in FP16"));
     if (st != MOAO_OK)
         goto done;
     *x = (split_factor){.base = {.kind = kind, .e = e},
@@ -227,7 +227,7 @@ done:
     return st;
 }
 
-/* What is on the device becomes halves in its own place. */
+/* What is on the device becomes split FP16 in its own place. */
 static status take_made(split_factor *x, int *info) {
     const int64_t m = x->base.e->m, n = x->sample;
     const size_t work = fp16_factor_make_work(x->l, n);
@@ -260,7 +260,7 @@ done:
     return st;
 }
 
-/* What is in the host's memory comes panel by panel and becomes halves. */
+/* What is in the host's memory comes panel by panel and becomes split FP16. */
 static status take_host(split_factor *x, int *info) {
     engine *e = x->base.e;
     const int64_t m = e->m, n = x->sample, size = n * m;
@@ -307,11 +307,11 @@ static status split_make(factor *base, const profile *p, int *minor) {
     if (found(e, *minor))
         return st;
     const double from = report_now();
-    report_phase("reconstructor: halves");
+    report_phase("reconstructor: FP16");
     TRY(x->passing != NULL ? take_host(x, &info) : take_made(x, &info));
     TRY(engine_sync(e));
     if (info != 0)
-        st = status_fail(MOAO_NUMERIC, "the factor of Cmm0 cannot be kept in halves; use "
+        st = status_fail(MOAO_NUMERIC, "the factor of Cmm0 cannot be kept in FP16; use "
                                        "compute.precision=double");
     e->rep->wall[STAGE_FACTOR] += report_now() - from;
 done:

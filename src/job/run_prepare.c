@@ -481,7 +481,7 @@ void run_announce(const run *r) {
         progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
                       "passes by");
     if (r->pl.pair->factor == &factor_fp16_host)
-        progress_note("the factor of Cmm fits there in halves only: it is made in the host's "
+        progress_note("the factor of Cmm fits there in FP16 only: it is computed in the host's "
                       "memory");
     if (r->acc.exposures)
         progress_note("%s, checked on target %d of %s",
@@ -490,7 +490,7 @@ void run_announce(const run *r) {
                       r->u.par.compute_mixed_samples > 1 ? "sampled exposures" : "every exposure");
     else if (plan_wants_mixed(&r->u.par) && !r->pl.pair->factor->compressed)
         progress_note(
-            "compute.precision: mixed needs a GPU that holds the factor in halves; computing "
+            "compute.precision: mixed needs a GPU that holds the factor in FP16; computing "
             "in double precision");
     if (r->device.be == NULL && r->device.text[0] != '\0')
         progress_note("computing on the CPU: %s", r->device.text);

@@ -43,17 +43,18 @@ static void bytes(const linop_case *c, const factor_kind *by, linop_bytes *b) {
     const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
     linop_add(b, "difference of two T; before it, making of W", area);
     linop_add(b, "W of the sampled target in double precision", v * m * d);
-    linop_add(b, "D+ in halves, panels",
+    linop_add(b, "D+ in FP16, panels",
               2 * v8 * t * h + (longest + w + v) * w * f + (2 * t8 + v) * w * h);
     if (np > 0)
-        linop_add(b, "halves of the phase on the pupil", np8 * (2 * (w + 1) * h + v * f) + np * f);
+        linop_add(b, "FP16 covariances of the phase on the pupil",
+                  np8 * (2 * (w + 1) * h + v * f) + np * f);
     else
-        linop_add(b, "Ctm of a sensor in halves", block_size(c->s) * h);
+        linop_add(b, "Ctm of a sensor in FP16", block_size(c->s) * h);
     linop_add(b, "residual covariances of a target, and tip-tilt",
               v * v * (d + f) + (m + v + nk) * nk * d);
     linop_add(b, "tables of covariances of the sampled target",
               matcov_target_bytes(c->s, c->nlayer));
-    b->per_target = "W of a target in halves, D+ Ctm0 W'";
+    b->per_target = "W of a target in FP16, D+ Ctm0 W'";
     const size_t w16 = 2 * v8 * m * h, w64 = v * m * d; /* targets that are solved for together */
     b->target = (by->together && w16 < w64 ? w64 : w16) + (v * v + v * nk) * d;
     if (by->compressed)
@@ -70,7 +71,7 @@ static void bytes_lattice(const linop_case *c, const factor_kind *by, linop_byte
     if (lattice_pairs_init(c->s, &a) == MOAO_OK)
         plans = lattice_pairs_bytes(c->s, &a, TOEPLITZ_FP16, c->rows, c->host);
     lattice_pairs_close(NULL, &a);
-    linop_add(b, "like sensors: W T, covariances transformed, work",
+    linop_add(b, "sensors on a lattice: W T, transforms, work",
               plans + (size_t)c->rows * c->s->m * sizeof(float));
 }
 
@@ -117,16 +118,16 @@ static status take_arrays(fp16 *x, const linop_setup *u) {
     const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
     status st;
     for (int k = 0; k < 2; k++) {
-        TRY(take(x, v8 * t, h, "halves of D+", &x->dplus[k]));
-        TRY(take(x, t8 * w, h, "halves of Ctm", &x->ctm[k]));
+        TRY(take(x, v8 * t, h, "D+ in FP16", &x->dplus[k]));
+        TRY(take(x, t8 * w, h, "Ctm in FP16", &x->ctm[k]));
     }
     TRY(take(x, v * m, d, "W of the sampled target", &x->exact.w));
-    TRY(take(x, v * w, h, "halves of W T", &x->z));
+    TRY(take(x, v * w, h, "W T in FP16", &x->z));
     TRY(take(x, w * longest + np, f, "a panel of covariances", &x->wide));
     if (np == 0)
-        TRY(take(x, block_size(e->s), h, "halves of Ctm", &x->block));
+        TRY(take(x, block_size(e->s), h, "Ctm in FP16", &x->block));
     for (int k = 0; k < 2; k++)
-        TRY(take(x, np8 * (w + 1), h, "halves of Cpm", &x->cpm[k]));
+        TRY(take(x, np8 * (w + 1), h, "Cpm in FP16", &x->cpm[k]));
     TRY(take(x, v * np8, f, "W Cpm'", &x->ct));
     TRY(take(x, w * w, f, "a block of covariances", &x->diag));
     if (!x->lattice_pairs)

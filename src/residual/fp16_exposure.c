@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#define FP16_TOP 32768.0 /* no half made here is larger */
+#define FP16_TOP 32768.0 /* no FP16 number here is larger */
 
 /* Panel by panel, dT in FP16. */
 static status fill_fp16(fp16 *x) {
@@ -94,7 +94,7 @@ status fp16_begin(product *base, const wrows *w, double *own) {
     x->sensor = -1;
     if (!x->lattice_pairs)
         return MOAO_OK;
-    report_phase("exposure: W T of like sensors");
+    report_phase("exposure: W T of sensors on a lattice");
     return lattice_pairs_apply(e, &x->like, x->v, ldexp(0.5, x->et), fp16_w(x, w, 0).hi,
                                fp16_rows(x->v), 0, x->wt, x->v);
 }

@@ -59,7 +59,7 @@ struct fp16 {
     double *columns; /* of the reference: m x width of Cmm0 or of T; */
     double *ctm64;   /* t x width */
 
-    backend_f16 *dplus[2], *ctm[2]; /* v x t, t x width: halves and what they leave */
+    backend_f16 *dplus[2], *ctm[2]; /* v x t, t x width: FP16 and what it leaves */
     backend_f16 *block; /* of Ctm - beta Ctm0 the columns of a sensor, t x 2 nsub of the largest; */
     int sensor;         /* whose they are, of the current target; -1: nobody's */
     backend_f16 *z;     /* v x width */
@@ -86,8 +86,8 @@ enum { FP16_NUMBERS = 2 };
  */
 #define FP16_SHORT ((int64_t)64)
 
-/* Of the current target: B0 W' (v x v), then W times `axes` (v x nk), in its own memory; halves of
- * W where W is kept. */
+/* Of the current target: B0 W' (v x v), then W times `axes` (v x nk), in its own memory; FP16 parts
+ * of W where W is kept. */
 static inline double *fp16_axes(const fp16 *x, double *own) {
     return own + engine_aligned(x->v * x->v);
 }

@@ -76,7 +76,7 @@ done:
     return st;
 }
 
-/* W += R Cmm0^-1, R about rho times as large as B0: brought near the size of that, for the halves.
+/* W += R Cmm0^-1, R about rho times as large as B0: brought near the size of that, for FP16.
  */
 static status step(fp16 *x, double rho) {
     engine *e = x->base.e;
@@ -187,7 +187,7 @@ static status columns(product *base, const wrows *w, int64_t j, int64_t n, doubl
 
 const product_kind fp16_exact_kind = {
     .size = sizeof(product_kind),
-    .name = "half, reference",
+    .name = "fp16, reference",
     .exact = true,
     .sharpen = sharpen,
     .exact_rows = exact_rows,

@@ -77,8 +77,9 @@ done:
 }
 
 /* B0 W', symmetric but for what W is wrong by: its lower triangle, mirrored. Three products of
- * halves: the residual is what the variances in B0 W' leave of each other, some hundredths of them,
- * so that sums are in short pieces, and in double precision over parts of the measurements. */
+ * FP16 numbers: the residual is what the variances in B0 W' leave of each other, some hundredths of
+ * them, so that sums are in short pieces, and in double precision over parts of the measurements.
+ */
 static status keep_products(fp16 *x, fp16_pair w, double *own) {
     engine *e = x->base.e;
     const backend_fp16 *h = e->be->fp16;

@@ -1,10 +1,10 @@
 /* Exposures by pairs of sensors, in single precision: sensors on a common lattice by Fourier
  * transforms (lattice_pairs.h), exact up to rounding, other ones as dense blocks, or, where the
  * backend has them, by tiles of low rank (pair_tiles.h), each pair once; so is Cpm. With G the
- * blocks of like sensors and U those of each pair of other ones, once, Cmm = G + U + U' but for the
- * tip-tilt constants K, and Y = (W (G/2 + U) - P Ctm) W' + W K W' / 2, whose last term is made in
- * double precision of what the solve has left. Factor and solve are the dense operator's, which is
- * the reference too. */
+ * blocks of sensors on a common lattice and U those of each pair of other ones, once, Cmm = G + U +
+ * U' but for the tip-tilt constants K, and Y = (W (G/2 + U) - P Ctm) W' + W K W' / 2, whose last
+ * term is made in double precision of what the solve has left. Factor and solve are the dense
+ * operator's, which is the reference too. */
 #include "base/mix.h"
 #include "residual/lattice_pairs.h"
 #include "residual/lgs_tiptilt.h"
@@ -86,14 +86,14 @@ static void bytes(const linop_case *z, const factor_kind *by, linop_bytes *b) {
     const double share = tiles ? pair_tiles_share(z->s) : 1;
     /* tiles are there twice while they are made */
     const double cpm = (double)m * (double)z->points, more = fmax(cpm, (double)numbers);
-    linop_add(b, "grid: covariances of unlike sensors",
+    linop_add(b, "toeplitz: covariances of other pairs of sensors",
               (size_t)(share * (double)numbers + (tiles ? share * (more + cpm) : 0)) * f);
     if (tiles)
-        linop_add(b, "grid: products by tiles",
+        linop_add(b, "toeplitz: products by tiles",
                   (v * (size_t)z->points + pair_tiles_work_touched(z->s, z->points, z->rows)) * f);
-    linop_add(b, "grid: those of like sensors transformed, work", plans);
-    linop_add(b, "grid: W, W T and D+", v * (2 * m + t) * f + v * v * f + t * z->width * f);
-    linop_add(b, "grid: tip-tilt constants", (m + v + nk) * nk * d);
+    linop_add(b, "toeplitz: sensors on a lattice transformed, work", plans);
+    linop_add(b, "toeplitz: W, W T and D+", v * (2 * m + t) * f + v * v * f + t * z->width * f);
+    linop_add(b, "toeplitz: tip-tilt constants", (m + v + nk) * nk * d);
     b->per_target = "W of a target";
     b->target = (v * m + v * nk) * d;
     if (product_exact(by)->together)
@@ -379,7 +379,7 @@ static status grid_begin(product *base, const wrows *w, double *own) {
     engine *e = base->e;
     status st;
     (void)own;
-    report_phase("exposure: W T of like sensors");
+    report_phase("exposure: W T of sensors on a lattice");
     TRY(e->be->fp16->cast_to_single(e->ctx, x->v, e->m, w->w, w->ld, x->w, x->v));
     st = add_lattice_pairs(x, x->v);
 done:
@@ -394,7 +394,7 @@ static status points_of(grid *x, int64_t np, const double *px, const double *py,
     while (p < x->phase + POINTS && p->x != NULL && p->x != px)
         p++;
     if (p == x->phase + POINTS)
-        return status_fail(MOAO_INTERNAL, "format grid: too many lists of points");
+        return status_fail(MOAO_INTERNAL, "product toeplitz: too many lists of points");
     *out = p;
     if (p->x == px)
         return MOAO_OK;

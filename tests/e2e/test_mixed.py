@@ -190,7 +190,7 @@ class Mixed(unittest.TestCase):
         fits_in = [int(re.search(r"(\d+) would fit", t).group(1)) for t in texts]
         self.assertGreaterEqual(fits_in[1], 30)
         self.assertGreaterEqual(fits_in[3], 10)
-        self.assertEqual([t.count("in halves, and inverses") for t in texts], [0, 1, 0, 1])
+        self.assertEqual([t.count("in split FP16, and inverses") for t in texts], [0, 1, 0, 1])
         self.assertIn("factor of Cmm0, which passes by", texts[3])
 
 

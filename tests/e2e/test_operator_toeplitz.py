@@ -66,7 +66,7 @@ class Grid(unittest.TestCase):
         short = "schedule={tor_times: [0], exposure_times: [0]}"
         for words, ranks, chosen in (([many], "1", True), ([one, short], "1", False), ([many], "2", False)):
             text = moao("check", *case, *words, "--ranks", ranks).stdout
-            self.assertEqual("grid: covariances of unlike sensors" in text, chosen, (words, ranks))
+            self.assertEqual("toeplitz: covariances of other pairs of sensors" in text, chosen, (words, ranks))
 
 
 if __name__ == "__main__":
