@@ -58,7 +58,9 @@ TEST_OPT ?= -O1
 $(B)/tests/%.o: private OPT += $(TEST_OPT)
 $(B)/tests/unit/test_linalg_batch.o $(B)/tests/unit/test_linalg_lowrank.o: private TEST_OPT := # which compute much themselves
 san_flags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) $(if $(SAN),-g1,-g) -fopenmp -fPIC -fvisibility=hidden $(WARN) -MMD -MP -Isrc -Isrc/linalg/include -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
+# the names of the library without moao_, in the sources of this project
+short := -include src/linalg/core/short.h
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) $(if $(SAN),-g1,-g) -fopenmp -fPIC -fvisibility=hidden $(WARN) -MMD -MP $(short) -Isrc -Isrc/linalg/include -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
 ALL_LDFLAGS = -fopenmp $(san_flags) $(foreach d,$(dep_dirs),-L$(d) -Wl$(comma)-rpath$(comma)$(d)) $(LDFLAGS)
 ALL_LIBS = $(LIB_LIBS) -ldl -lm
 
@@ -117,7 +119,7 @@ GPU_LIBS ?=
 # those that end in _real are compiled twice, side by side, with the type as the macro REAL
 cu_real := $(filter %_real.cu,$(cu_src))
 cu_obj := $(patsubst %.cu,$(B)/%.cu.o,$(filter-out $(cu_real),$(cu_src))) $(foreach t,double float,$(cu_real:%.cu=$(B)/%.$(t).cu.o))
-NVCC_COMPILE = $(NVCC) -std=c++17 $(NVCCFLAGS) $(GENCODE) -Xcompiler -fPIC,-fopenmp,-Wall -Isrc -Isrc/linalg/include -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+NVCC_COMPILE = $(NVCC) -std=c++17 $(NVCCFLAGS) $(GENCODE) -Xcompiler -fPIC,-fopenmp,-Wall $(short) -Isrc -Isrc/linalg/include -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)

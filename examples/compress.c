@@ -3,8 +3,8 @@
  * becomes U V^T to a relative tolerance, all tiles in one call. Prints the ranks and what is saved.
  * With the installed library alone: cc compress.c $(pkg-config --cflags --libs moao-linalg) -lm -o
  * compress && ./compress [cpu|gpu|auto] [tolerance] */
-#include <moao/backend.h>
 #include <math.h>
+#include <moao/backend.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -79,29 +79,31 @@ static void print(const int64_t *rank, const int *info, double error) {
 }
 
 /* u, v, rank, info := those of all tiles in one call. */
-static status compress(const backend *be, backend_ctx *ctx, double tol, const double *a, double *u,
-                       double *v, int64_t *rank, int *info) {
-    const batch_cut cut = {.tol = tol, .kind = 'R', .norm = 'F', .most = MOST};
-    const batch_dim side = batch_size(SIDE);
+static moao_status compress(const moao_backend *be, moao_backend_ctx *ctx, double tol,
+                            const double *a, double *u, double *v, int64_t *rank, int *info) {
+    const moao_batch_cut cut = {.tol = tol, .kind = 'R', .norm = 'F', .most = MOST};
+    const moao_batch_dim side = moao_batch_size(SIDE);
     const int64_t bytes = 8 * SIDE * SIDE * COUNT, half = 8 * SIDE * MOST * COUNT;
-    const size_t lwork = be->lowrank->workspace(BATCH_ARA, BACKEND_D, COUNT, SIDE, SIDE, MOST);
+    const size_t lwork =
+        be->lowrank->workspace(MOAO_BATCH_ARA, MOAO_BACKEND_D, COUNT, SIDE, SIDE, MOST);
     void *da = NULL, *du = NULL, *dv = NULL, *dr = NULL, *di = NULL, *work = NULL;
-    status st;
-    TRY(be->alloc(ctx, (size_t)bytes, &da));
-    TRY(be->alloc(ctx, (size_t)half, &du));
-    TRY(be->alloc(ctx, (size_t)half, &dv));
-    TRY(be->alloc(ctx, 8 * COUNT, &dr));
-    TRY(be->alloc(ctx, sizeof(int) * COUNT, &di));
-    TRY(be->alloc(ctx, lwork + 1, &work));
-    TRY(be->copy(ctx, da, bytes, a, bytes, bytes, 1));
-    TRY(be->lowrank->ara(ctx, BACKEND_D, 'L', &cut, 1, COUNT, side, side,
-                         batch_strided(da, SIDE, SIDE * SIDE), batch_strided(du, SIDE, SIDE * MOST),
-                         batch_strided(dv, SIDE, SIDE * MOST), dr, di, work, lwork));
-    TRY(be->copy(ctx, u, half, du, half, half, 1));
-    TRY(be->copy(ctx, v, half, dv, half, half, 1));
-    TRY(be->copy(ctx, rank, 8 * COUNT, dr, 8 * COUNT, 8 * COUNT, 1));
-    TRY(be->copy(ctx, info, 4 * COUNT, di, 4 * COUNT, 4 * COUNT, 1));
-    TRY(be->sync(ctx));
+    moao_status st;
+    MOAO_TRY(be->alloc(ctx, (size_t)bytes, &da));
+    MOAO_TRY(be->alloc(ctx, (size_t)half, &du));
+    MOAO_TRY(be->alloc(ctx, (size_t)half, &dv));
+    MOAO_TRY(be->alloc(ctx, 8 * COUNT, &dr));
+    MOAO_TRY(be->alloc(ctx, sizeof(int) * COUNT, &di));
+    MOAO_TRY(be->alloc(ctx, lwork + 1, &work));
+    MOAO_TRY(be->copy(ctx, da, bytes, a, bytes, bytes, 1));
+    MOAO_TRY(be->lowrank->ara(ctx, MOAO_BACKEND_D, 'L', &cut, 1, COUNT, side, side,
+                              moao_batch_strided(da, SIDE, SIDE * SIDE),
+                              moao_batch_strided(du, SIDE, SIDE * MOST),
+                              moao_batch_strided(dv, SIDE, SIDE * MOST), dr, di, work, lwork));
+    MOAO_TRY(be->copy(ctx, u, half, du, half, half, 1));
+    MOAO_TRY(be->copy(ctx, v, half, dv, half, half, 1));
+    MOAO_TRY(be->copy(ctx, rank, 8 * COUNT, dr, 8 * COUNT, 8 * COUNT, 1));
+    MOAO_TRY(be->copy(ctx, info, 4 * COUNT, di, 4 * COUNT, 4 * COUNT, 1));
+    MOAO_TRY(be->sync(ctx));
 done:
     be->release(ctx, da), be->release(ctx, du), be->release(ctx, dv);
     be->release(ctx, dr), be->release(ctx, di), be->release(ctx, work);
@@ -109,26 +111,26 @@ done:
 }
 
 int main(int argc, char **argv) {
-    const backend *be;
-    backend_ctx *ctx = NULL;
+    const moao_backend *be;
+    moao_backend_ctx *ctx = NULL;
     double *a = malloc(sizeof(double) * SIDE * SIDE * COUNT),
            *u = calloc((size_t)SIDE * MOST * COUNT, sizeof(double)),
            *v = calloc((size_t)SIDE * MOST * COUNT, sizeof(double));
     int64_t rank[COUNT];
     int info[COUNT];
-    status st = MOAO_MEMORY;
+    moao_status st = MOAO_MEMORY;
     if (!a || !u || !v)
         goto done;
     fill(a);
-    TRY(backend_get(argc > 1 ? argv[1] : "auto", &be));
-    TRY(be->open(0, NULL, &ctx));
-    TRY(compress(be, ctx, argc > 2 ? atof(argv[2]) : 1e-3, a, u, v, rank, info));
+    MOAO_TRY(moao_backend_get(argc > 1 ? argv[1] : "auto", &be));
+    MOAO_TRY(be->open(0, NULL, &ctx));
+    MOAO_TRY(compress(be, ctx, argc > 2 ? atof(argv[2]) : 1e-3, a, u, v, rank, info));
     print(rank, info, worst_error(a, u, v, rank, info));
 done:
     if (st != MOAO_OK)
-        fprintf(stderr, "compress: %s\n", status_message());
+        fprintf(stderr, "compress: %s\n", moao_status_message());
     if (ctx)
         be->close(ctx);
     free(a), free(u), free(v);
-    return status_exit_code(st);
+    return moao_status_exit_code(st);
 }

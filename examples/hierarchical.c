@@ -7,8 +7,8 @@
  *                  [--parts FILE]
  * --parts writes the blocks of both (kind, row, rows, column, columns, rank; -1: dense), for
  * scripts/plot_formats.py. */
-#include <moao/hier.h>
 #include <math.h>
+#include <moao/hier.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +26,8 @@ static void write_part(void *arg, int64_t row, int64_t rows, int64_t col, int64_
 }
 
 typedef struct {
-    const backend *be;
-    backend_ctx *ctx;
+    const moao_backend *be;
+    moao_backend_ctx *ctx;
     int64_t n, columns;
     double nugget;
     double *host; /* n x columns */
@@ -36,38 +36,40 @@ typedef struct {
 } run;
 
 /* Y := A X, then back: X := (A + nugget)^-1 (A + nugget) X where the format solves. */
-static status use(const run *r, format *f, bool solves) {
+static moao_status use(const run *r, moao_hier *f, bool solves) {
     const size_t bytes = sizeof(double) * (size_t)(r->n * r->columns);
     const int64_t b = (int64_t)bytes;
-    size_t lwork = hier_workspace(f, 'L', r->columns);
+    size_t lwork = moao_hier_workspace(f, 'L', r->columns);
     void *work = NULL;
     double worst = 0, begin, *back = malloc(bytes);
-    status st;
-    TRY(r->be->alloc(r->ctx, lwork, &work));
-    TRY(hier_apply(f, 'L', 'N', 'A', r->columns, 1, r->x, r->n, 0, r->y, r->n, work, lwork));
-    TRY(r->be->sync(r->ctx));
+    moao_status st;
+    MOAO_TRY(r->be->alloc(r->ctx, lwork, &work));
+    MOAO_TRY(
+        moao_hier_apply(f, 'L', 'N', 'A', r->columns, 1, r->x, r->n, 0, r->y, r->n, work, lwork));
+    MOAO_TRY(r->be->sync(r->ctx));
     begin = seconds();
-    TRY(hier_apply(f, 'L', 'N', 'A', r->columns, 1, r->x, r->n, 0, r->y, r->n, work, lwork));
-    TRY(r->be->sync(r->ctx));
+    MOAO_TRY(
+        moao_hier_apply(f, 'L', 'N', 'A', r->columns, 1, r->x, r->n, 0, r->y, r->n, work, lwork));
+    MOAO_TRY(r->be->sync(r->ctx));
     printf("  product with %lld columns: %.3f ms\n", (long long)r->columns,
            1e3 * (seconds() - begin));
     begin = seconds();
     if (!solves)
         goto done;
-    TRY(hier_factor(f, r->nugget));
+    MOAO_TRY(moao_hier_factor(f, r->nugget));
     printf("  factor: %.3f s\n", seconds() - begin);
     /* y := A x + nugget x, on the host, solved on the device */
-    TRY(r->be->copy(r->ctx, back, b, r->y, b, b, 1));
-    TRY(r->be->sync(r->ctx));
+    MOAO_TRY(r->be->copy(r->ctx, back, b, r->y, b, b, 1));
+    MOAO_TRY(r->be->sync(r->ctx));
     for (int64_t e = 0; e < r->n * r->columns; e++)
         back[e] += r->nugget * r->host[e];
-    TRY(r->be->copy(r->ctx, r->y, b, back, b, b, 1));
+    MOAO_TRY(r->be->copy(r->ctx, r->y, b, back, b, b, 1));
     r->be->release(r->ctx, work);
-    work = NULL, lwork = hier_solve_workspace(f, r->columns);
-    TRY(r->be->alloc(r->ctx, lwork, &work));
-    TRY(hier_solve(f, 'N', r->columns, r->y, r->n, work, lwork));
-    TRY(r->be->copy(r->ctx, back, b, r->y, b, b, 1));
-    TRY(r->be->sync(r->ctx));
+    work = NULL, lwork = moao_hier_solve_workspace(f, r->columns);
+    MOAO_TRY(r->be->alloc(r->ctx, lwork, &work));
+    MOAO_TRY(moao_hier_solve(f, 'N', r->columns, r->y, r->n, work, lwork));
+    MOAO_TRY(r->be->copy(r->ctx, back, b, r->y, b, b, 1));
+    MOAO_TRY(r->be->sync(r->ctx));
     for (int64_t e = 0; e < r->n * r->columns; e++)
         worst = fmax(worst, fabs(back[e] - r->host[e]));
     printf("  solve: largest difference to what was multiplied %.1e\n", worst);
@@ -77,29 +79,29 @@ done:
     return st;
 }
 
-static status one_kind(const run *r, const hier_source *s, const hier_options *o,
-                       const char *name) {
-    format *f = NULL;
-    hier_info info;
+static moao_status one_kind(const run *r, const moao_hier_source *s, const moao_hier_options *o,
+                            const char *name) {
+    moao_hier *f = NULL;
+    moao_hier_info info;
     double rms, worst, begin = seconds();
-    status st;
-    TRY(hier_open(r->be, r->ctx, s, o, &f));
-    if (o->kind == HIER_H2)
-        TRY(hier_compress(f, o->tol, 'W', 0));
+    moao_status st;
+    MOAO_TRY(moao_hier_open(r->be, r->ctx, s, o, &f));
+    if (o->kind == MOAO_HIER_H2)
+        MOAO_TRY(moao_hier_compress(f, o->tol, 'W', 0));
     printf("%s: made in %.3f s\n", name, seconds() - begin);
-    TRY(hier_check(f, s, 8, 1, &rms, &worst));
-    hier_describe(f, &info);
+    MOAO_TRY(moao_hier_check(f, s, 8, 1, &rms, &worst));
+    moao_hier_describe(f, &info);
     printf("  %d levels, mean rank %d, largest %d, %.2f MB of %.2f dense (%.1f %%)\n", info.levels,
            info.rank_mean, info.rank_max, 1e-6 * (double)info.bytes, 8e-6 * (double)(r->n * r->n),
            100 * (double)info.bytes / (8 * (double)(r->n * r->n)));
     printf("  error of an entry: rms %.1e, worst seen %.1e\n", rms, worst);
-    TRY(use(r, f, o->kind == HIER_HSS));
+    MOAO_TRY(use(r, f, o->kind == MOAO_HIER_HSS));
     if (r->file) {
         fprintf(r->file, "# %s\n", name);
-        hier_parts(f, write_part, r->file);
+        moao_hier_parts(f, write_part, r->file);
     }
 done:
-    hier_close(f);
+    moao_hier_close(f);
     return st;
 }
 
@@ -133,34 +135,34 @@ int main(int argc, char **argv) {
              .columns = (int64_t)option(argc, argv, "--columns", 8),
              .nugget = option(argc, argv, "--nugget", 0.1)};
     const char *parts = text_option(argc, argv, "--parts", NULL);
-    hier_options o = {.kind = HIER_HSS,
-                        .type = BACKEND_D,
-                        .tol = option(argc, argv, "--tol", 1e-6),
-                        .lean = true};
+    moao_hier_options o = {.kind = MOAO_HIER_HSS,
+                           .type = MOAO_BACKEND_D,
+                           .tol = option(argc, argv, "--tol", 1e-6),
+                           .lean = true};
     const int64_t bytes = (int64_t)sizeof(double) * r.n * r.columns;
     double *at = malloc(2 * sizeof *at * (size_t)r.n);
-    hier_source s = {0};
-    status st = MOAO_MEMORY;
+    moao_hier_source s = {0};
+    moao_status st = MOAO_MEMORY;
     r.host = malloc((size_t)bytes);
     r.file = parts ? fopen(parts, "w") : NULL;
     if (!at || !r.host || (parts && !r.file))
         goto done;
     fill(&r, at);
-    TRY(backend_get(text_option(argc, argv, "--backend", "auto"), &r.be));
-    TRY(r.be->open(0, NULL, &r.ctx));
-    TRY(r.be->alloc(r.ctx, (size_t)bytes, &r.x));
-    TRY(r.be->alloc(r.ctx, (size_t)bytes, &r.y));
-    TRY(r.be->copy(r.ctx, r.x, bytes, r.host, bytes, bytes, 1));
-    TRY(hier_points_open(r.be, r.ctx, FORMATS_EXPONENTIAL, option(argc, argv, "--length", 0.5), 2,
-                           r.n, at, &s));
-    TRY(one_kind(&r, &s, &o, "HSS"));
-    o.kind = HIER_H2, o.order = 8;
-    TRY(one_kind(&r, &s, &o, "H2"));
+    MOAO_TRY(moao_backend_get(text_option(argc, argv, "--backend", "auto"), &r.be));
+    MOAO_TRY(r.be->open(0, NULL, &r.ctx));
+    MOAO_TRY(r.be->alloc(r.ctx, (size_t)bytes, &r.x));
+    MOAO_TRY(r.be->alloc(r.ctx, (size_t)bytes, &r.y));
+    MOAO_TRY(r.be->copy(r.ctx, r.x, bytes, r.host, bytes, bytes, 1));
+    MOAO_TRY(moao_hier_points_open(r.be, r.ctx, MOAO_HIER_EXPONENTIAL,
+                                   option(argc, argv, "--length", 0.5), 2, r.n, at, &s));
+    MOAO_TRY(one_kind(&r, &s, &o, "HSS"));
+    o.kind = MOAO_HIER_H2, o.order = 8;
+    MOAO_TRY(one_kind(&r, &s, &o, "H2"));
 done:
     if (st != MOAO_OK)
-        fprintf(stderr, "%s\n", status_message());
+        fprintf(stderr, "%s\n", moao_status_message());
     if (s.from)
-        hier_points_close(&s);
+        moao_hier_points_close(&s);
     if (r.ctx || r.x) {
         r.be->release(r.ctx, r.x), r.be->release(r.ctx, r.y);
         r.be->close(r.ctx);

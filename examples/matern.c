@@ -13,11 +13,11 @@
  * parameters. Covariance: variance 2^(1-nu)/Gamma(nu) x^nu K_nu(x), x = d/beta, and the nugget,
  * which is known. Every line names its quantities. */
 #include <math.h>
+#include <moao/tlr.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <moao/tlr.h>
 
 enum { HELD = 100, PARAMETERS = 3, STEPS = 4600 };
 
@@ -31,12 +31,12 @@ typedef struct {
 } model;
 
 typedef struct {
-    const backend *be;
-    backend_ctx *ctx;
+    const moao_backend *be;
+    moao_backend_ctx *ctx;
     int64_t n; /* points with data; HELD more follow */
     double *x, *y, *z;
-    tlr_layout all, known; /* order of all points, and of those with data */
-    const tlr_layout *order;
+    moao_tlr_layout all, known; /* order of all points, and of those with data */
+    const moao_tlr_layout *order;
     model m;
     int64_t tile;
 } field;
@@ -101,12 +101,13 @@ static double covariance(const field *f, int64_t a, int64_t b) {
 }
 
 /* A block of the covariance matrix, computed on the host and sent to the backend. */
-static status fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
-                   int64_t lda) {
+static moao_status fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, double *a,
+                        int64_t lda) {
     const field *f = arg;
     const int64_t *p = f->order->perm;
     double *host;
-    status st = mem_alloc((void **)&host, (unsigned long)(ni * nj), sizeof *host, "entries");
+    moao_status st =
+        moao_mem_alloc((void **)&host, (unsigned long)(ni * nj), sizeof *host, "entries");
     if (st != MOAO_OK)
         return st;
 #pragma omp parallel for schedule(static)
@@ -123,52 +124,53 @@ static status fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, do
 /* --- the library's part --- */
 
 /* Factor of the covariance in an order; tau 0: exact. What is too loose is tried with tau / 4. */
-static status factor(field *f, const tlr_layout *order, double tau, tlr **l) {
-    const tlr_options o = {
+static moao_status factor(field *f, const moao_tlr_layout *order, double tau, moao_tlr **l) {
+    const moao_tlr_options o = {
         .tau = tau, .cut = -1, .width = f->n < 20000 ? 2 * f->tile : 0, .seed = 1};
-    const tlr_rescue rescue = {.retries = 1};
-    const tlr_source from = {.layout = order, .fill = fill, .arg = f};
+    const moao_tlr_rescue rescue = {.retries = 1};
+    const moao_tlr_source from = {.layout = order, .fill = fill, .arg = f};
     f->order = order;
-    return tlr_factor(f->be, f->ctx, &from, 'L', &o, &rescue, l, NULL);
+    return moao_tlr_factor(f->be, f->ctx, &from, 'L', &o, &rescue, l, NULL);
 }
 
 /* Vectors of the host in the backend's memory for a solve or product, and back. job: as
  * tlr_solve's, or '*' for the product with L. */
-static status with_factor(const field *f, const tlr *l, char job, int64_t n, int64_t v, double *x) {
+static moao_status with_factor(const field *f, const moao_tlr *l, char job, int64_t n, int64_t v,
+                               double *x) {
     const int64_t bytes = 8 * n * v;
     const double one = 1;
     void *a = NULL, *b = NULL;
-    status st;
-    TRY(f->be->alloc(f->ctx, (size_t)bytes, &a));
-    TRY(f->be->alloc(f->ctx, (size_t)bytes, &b));
-    TRY(f->be->copy(f->ctx, a, bytes, x, bytes, bytes, 1));
-    TRY(job == '*' ? tlr_apply(l, 'L', 'N', v, one, a, n, 0, b, n)
-                   : tlr_solve(l, 'L', job, v, a, n));
-    TRY(f->be->copy(f->ctx, x, bytes, job == '*' ? b : a, bytes, bytes, 1));
-    TRY(f->be->sync(f->ctx));
+    moao_status st;
+    MOAO_TRY(f->be->alloc(f->ctx, (size_t)bytes, &a));
+    MOAO_TRY(f->be->alloc(f->ctx, (size_t)bytes, &b));
+    MOAO_TRY(f->be->copy(f->ctx, a, bytes, x, bytes, bytes, 1));
+    MOAO_TRY(job == '*' ? moao_tlr_apply(l, 'L', 'N', v, one, a, n, 0, b, n)
+                        : moao_tlr_solve(l, 'L', job, v, a, n));
+    MOAO_TRY(f->be->copy(f->ctx, x, bytes, job == '*' ? b : a, bytes, bytes, 1));
+    MOAO_TRY(f->be->sync(f->ctx));
 done:
     f->be->release(f->ctx, a), f->be->release(f->ctx, b);
     return st;
 }
 
 /* log p(z) = -(n log 2 pi + log det C + |L^-1 z|^2) / 2 */
-static status likelihood(field *f, double tau, double *value, tlr_stats *s) {
+static moao_status likelihood(field *f, double tau, double *value, moao_tlr_stats *s) {
     double *z = malloc(sizeof(double) * (size_t)f->n), det, square = 0;
-    tlr *l = NULL;
-    status st = z ? MOAO_OK : MOAO_MEMORY;
+    moao_tlr *l = NULL;
+    moao_status st = z ? MOAO_OK : MOAO_MEMORY;
     if (st == MOAO_OK)
-        TRY(factor(f, &f->known, tau, &l));
+        MOAO_TRY(factor(f, &f->known, tau, &l));
     for (int64_t i = 0; l && i < f->n; i++)
         z[i] = f->z[f->known.perm[i]];
-    TRY(with_factor(f, l, 'N', f->n, 1, z));
-    TRY(tlr_logdet(l, &det));
+    MOAO_TRY(with_factor(f, l, 'N', f->n, 1, z));
+    MOAO_TRY(moao_tlr_logdet(l, &det));
     for (int64_t i = 0; i < f->n; i++)
         square += z[i] * z[i];
     *value = -0.5 * ((double)f->n * log(2 * M_PI) + det + square);
     if (s)
-        tlr_statistics(l, s);
+        moao_tlr_statistics(l, s);
 done:
-    tlr_close(l);
+    moao_tlr_close(l);
     free(z);
     return st;
 }
@@ -180,26 +182,28 @@ static double uniform(uint64_t *state) {
     return ((double)(*state >> 11) + 0.5) * 0x1p-53;
 }
 
-static status room_for(field *f, int64_t total) {
+static moao_status room_for(field *f, int64_t total) {
     const size_t bytes = sizeof(double) * (size_t)total;
     f->x = realloc(f->x, bytes), f->y = realloc(f->y, bytes), f->z = realloc(f->z, bytes);
     return f->x && f->y && f->z ? MOAO_OK : MOAO_MEMORY;
 }
 
-static status order_points(field *f) {
+static moao_status order_points(field *f) {
     const int64_t total = f->n + HELD, start[2] = {0, total}, known[2] = {0, f->n};
-    status st;
-    TRY(tlr_layout_points(&(tlr_points){1, start, f->x, f->y, 1}, f->tile, TLR_KD, &f->all));
-    TRY(tlr_layout_points(&(tlr_points){1, known, f->x, f->y, 1}, f->tile, TLR_KD, &f->known));
+    moao_status st;
+    MOAO_TRY(moao_tlr_layout_points(&(moao_tlr_points){1, start, f->x, f->y, 1}, f->tile,
+                                    MOAO_TLR_KD, &f->all));
+    MOAO_TRY(moao_tlr_layout_points(&(moao_tlr_points){1, known, f->x, f->y, 1}, f->tile,
+                                    MOAO_TLR_KD, &f->known));
 done:
     return st;
 }
 
 /* Points of a jittered grid in random order, so that those held out lie anywhere. */
-static status scatter(field *f, uint64_t seed) {
+static moao_status scatter(field *f, uint64_t seed) {
     const int64_t side = (int64_t)ceil(sqrt((double)(f->n + HELD)));
     uint64_t s = seed;
-    const status st = room_for(f, side * side);
+    const moao_status st = room_for(f, side * side);
     for (int64_t i = 0; st == MOAO_OK && i < side * side; i++) {
         const int64_t j = (int64_t)(uniform(&s) * (double)(i + 1)); /* shuffled as they come */
         f->x[i] = f->x[j], f->y[i] = f->y[j];
@@ -210,11 +214,11 @@ static status scatter(field *f, uint64_t seed) {
 }
 
 /* Lines "x y z"; empty ones and those that begin with # count for nothing. */
-static status read_data(field *f, const char *name) {
+static moao_status read_data(field *f, const char *name) {
     FILE *in = fopen(name, "r");
     char line[512];
     int64_t n = 0, at = 0;
-    status st = in ? MOAO_OK : status_fail(MOAO_IO, "cannot read %s", name);
+    moao_status st = in ? MOAO_OK : moao_status_fail(MOAO_IO, "cannot read %s", name);
     while (st == MOAO_OK && fgets(line, sizeof line, in)) {
         char *p = line + strspn(line, " \t\r\n");
         at++;
@@ -224,64 +228,64 @@ static status read_data(field *f, const char *name) {
             st = room_for(f, n + 4096);
         if (st == MOAO_OK && (sscanf(p, "%lf %lf %lf", f->x + n, f->y + n, f->z + n) != 3 ||
                               !isfinite(f->x[n] + f->y[n] + f->z[n])))
-            st = status_fail(MOAO_INPUT, "%s:%lld: not three numbers", name, (long long)at);
+            st = moao_status_fail(MOAO_INPUT, "%s:%lld: not three numbers", name, (long long)at);
         n++;
     }
     if (in)
         fclose(in);
     if (st == MOAO_OK && n < 2 * HELD)
-        st = status_fail(MOAO_INPUT, "%s: %lld points, at least %d are needed", name, (long long)n,
-                         2 * HELD);
+        st = moao_status_fail(MOAO_INPUT, "%s: %lld points, at least %d are needed", name,
+                              (long long)n, 2 * HELD);
     f->n = n - HELD;
     return st == MOAO_OK ? order_points(f) : st;
 }
 
-static status write_data(const field *f, const char *name) {
+static moao_status write_data(const field *f, const char *name) {
     FILE *out = fopen(name, "w");
     for (int64_t i = 0; out && i < f->n + HELD; i++)
         fprintf(out, "%.17g %.17g %.17g\n", f->x[i], f->y[i], f->z[i]);
-    return out && fclose(out) == 0 ? MOAO_OK : status_fail(MOAO_IO, "cannot write %s", name);
+    return out && fclose(out) == 0 ? MOAO_OK : moao_status_fail(MOAO_IO, "cannot write %s", name);
 }
 
 /* z = L e of all points, with the exact factor. */
-static status draw(field *f, uint64_t seed) {
+static moao_status draw(field *f, uint64_t seed) {
     const int64_t total = f->n + HELD;
     double *e = malloc(sizeof(double) * (size_t)total);
     uint64_t s = seed + 12345;
-    tlr *l = NULL;
-    status st = e ? MOAO_OK : MOAO_MEMORY;
+    moao_tlr *l = NULL;
+    moao_status st = e ? MOAO_OK : MOAO_MEMORY;
     for (int64_t i = 0; e && i < total; i++)
         e[i] = sqrt(-2 * log(uniform(&s))), e[i] *= cos(2 * M_PI * uniform(&s));
     if (st == MOAO_OK)
-        TRY(factor(f, &f->all, 0, &l));
-    TRY(with_factor(f, l, '*', total, 1, e));
+        MOAO_TRY(factor(f, &f->all, 0, &l));
+    MOAO_TRY(with_factor(f, l, '*', total, 1, e));
     for (int64_t i = 0; i < total; i++)
         f->z[f->all.perm[i]] = e[i];
 done:
-    tlr_close(l);
+    moao_tlr_close(l);
     free(e);
     return st;
 }
 
 /* Ranks of the tiles below the diagonal blocks, a line each; of dense ones the order, of empty 0.
  */
-static status write_ranks(const field *f, const tlr *l, const char *name) {
+static moao_status write_ranks(const field *f, const moao_tlr *l, const char *name) {
     FILE *out = fopen(name, "w");
     if (out)
         fprintf(out, "row,column,rank,order\n");
     for (int64_t i = 0; out && i < f->known.nt; i++)
         for (int64_t k = 0; k < i; k++) {
-            const tlr_tile *t = tlr_tile_at(l, i, k);
+            const moao_tlr_tile *t = moao_tlr_tile_at(l, i, k);
             if (t)
                 fprintf(out, "%lld,%lld,%d,%lld\n", (long long)i, (long long)k, (int)t->rank,
                         (long long)f->tile);
         }
-    return out && fclose(out) == 0 ? MOAO_OK : status_fail(MOAO_IO, "cannot write %s", name);
+    return out && fclose(out) == 0 ? MOAO_OK : moao_status_fail(MOAO_IO, "cannot write %s", name);
 }
 
 /* Predictions of the points held out and their deviations, each HELD of them. */
-static status write_predictions(const field *f, const double *mean, const double *deviation,
-                                const char *name) {
+static moao_status write_predictions(const field *f, const double *mean, const double *deviation,
+                                     const char *name) {
     const double *x = f->x + f->n, *y = f->y + f->n, *z = f->z + f->n;
     FILE *out = fopen(name, "w");
     if (out)
@@ -289,16 +293,16 @@ static status write_predictions(const field *f, const double *mean, const double
                 f->m.beta, f->m.nu, f->m.nugget);
     for (int64_t k = 0; out && k < HELD; k++)
         fprintf(out, "%.17g %.17g %.17g %.17g %.17g\n", x[k], y[k], z[k], mean[k], deviation[k]);
-    return out && fclose(out) == 0 ? MOAO_OK : status_fail(MOAO_IO, "cannot write %s", name);
+    return out && fclose(out) == 0 ? MOAO_OK : moao_status_fail(MOAO_IO, "cannot write %s", name);
 }
 
 /* Predictions of the points held out: c' C^-1 z, of variance C(0) - |L^-1 c|^2. */
-static status krige(field *f, double tau, const char *ranks, const char *predictions) {
+static moao_status krige(field *f, double tau, const char *ranks, const char *predictions) {
     const int64_t n = f->n, v = HELD + 1;
     double *b = malloc(sizeof(double) * (size_t)(n * v)), rms = 0, inside = 0, plain = 0;
     double mean[HELD] = {0}, deviation[HELD];
-    tlr *l = NULL;
-    status st = b ? MOAO_OK : MOAO_MEMORY;
+    moao_tlr *l = NULL;
+    moao_status st = b ? MOAO_OK : MOAO_MEMORY;
     for (int64_t i = 0; b && i < n; i++) {
         const int64_t at = f->known.perm[i];
         for (int64_t k = 0; k < HELD; k++)
@@ -306,10 +310,10 @@ static status krige(field *f, double tau, const char *ranks, const char *predict
         b[i + HELD * n] = f->z[at];
     }
     if (st == MOAO_OK)
-        TRY(factor(f, &f->known, tau, &l));
+        MOAO_TRY(factor(f, &f->known, tau, &l));
     if (ranks)
-        TRY(write_ranks(f, l, ranks));
-    TRY(with_factor(f, l, 'N', n, v, b));
+        MOAO_TRY(write_ranks(f, l, ranks));
+    MOAO_TRY(with_factor(f, l, 'N', n, v, b));
     for (int64_t k = 0; k < HELD; k++) {
         double known = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -323,12 +327,12 @@ static status krige(field *f, double tau, const char *ranks, const char *predict
         inside += (fabs(error) < 2 * deviation[k]) / (double)HELD;
     }
     if (predictions)
-        TRY(write_predictions(f, mean, deviation, predictions));
+        MOAO_TRY(write_predictions(f, mean, deviation, predictions));
     printf("kriging: %d points, rms error %.4f of a field of rms %.4f, %.0f %% within two "
            "deviations\n",
            HELD, sqrt(rms), sqrt(plain), 100 * inside);
 done:
-    tlr_close(l);
+    moao_tlr_close(l);
     free(b);
     return st;
 }
@@ -351,7 +355,7 @@ static double cost(search *s, const double p[PARAMETERS]) {
         return INFINITY;
     set_model(m, exp(p[0]), exp(p[1]), nu);
     if (likelihood(s->f, s->tau, &value, NULL) != MOAO_OK) {
-        status_clear();
+        moao_status_clear();
         return INFINITY;
     }
     return -value;
@@ -476,13 +480,13 @@ static double seconds(void) {
 /* The likelihood at tolerances down to tau, and the exact one. The determinant's logarithm changes
  * by at most sqrt(n) nt tau / nugget, to first order: |C^-1|_F <= sqrt(n) / nugget, and what is
  * dropped of nt x nt tiles has a norm of nt tau at most. */
-static status table(field *f, double tau) {
-    status st = MOAO_OK;
+static moao_status table(field *f, double tau) {
+    moao_status st = MOAO_OK;
     for (double t = 1e-3;; t = t * 0.1 > tau * 1.5 ? t * 0.1 : t > tau ? tau : 0) {
         double value;
-        tlr_stats s;
+        moao_tlr_stats s;
         const double from = seconds();
-        TRY(likelihood(f, t, &value, &s));
+        MOAO_TRY(likelihood(f, t, &value, &s));
         printf("likelihood: tau %.1e, log-likelihood %.9g, %.2f s, %.2f MB of %.2f, mean rank "
                "%.1f, dense tiles %lld of %lld, log-determinant within %.1e\n",
                t, value, seconds() - from, s.bytes * 1e-6, s.bytes_dense * 1e-6, s.mean,
@@ -510,40 +514,41 @@ static bool flag(int argc, char **argv, const char *name) {
     return argc > 1 && (!strcmp(argv[argc - 1], name) || flag(argc - 1, argv, name));
 }
 
-static status run(field *f, int argc, char **argv) {
+static moao_status run(field *f, int argc, char **argv) {
     const double tau = option(argc, argv, "--tau", 1e-7);
     const uint64_t seed = (uint64_t)option(argc, argv, "--seed", 1);
     const char *where = word(argc, argv, "--backend"), *data = word(argc, argv, "--data"),
                *keep = word(argc, argv, "--write");
-    status st;
+    moao_status st;
     f->n = (int64_t)option(argc, argv, "--n", 1600);
     f->tile = (int64_t)option(argc, argv, "--tile", 128);
     set_model(&f->m, option(argc, argv, "--variance", 1), option(argc, argv, "--beta", 0.1),
               option(argc, argv, "--nu", 0.5));
     f->m.nugget = option(argc, argv, "--nugget", 0.01);
-    TRY(backend_get(where ? where : "auto", &f->be));
-    TRY(f->be->open(0, NULL, &f->ctx));
-    TRY(data ? read_data(f, data) : scatter(f, seed));
+    MOAO_TRY(moao_backend_get(where ? where : "auto", &f->be));
+    MOAO_TRY(f->be->open(0, NULL, &f->ctx));
+    MOAO_TRY(data ? read_data(f, data) : scatter(f, seed));
     if (!data)
-        TRY(draw(f, seed));
+        MOAO_TRY(draw(f, seed));
     if (keep)
-        TRY(write_data(f, keep));
-    TRY(table(f, tau));
+        MOAO_TRY(write_data(f, keep));
+    MOAO_TRY(table(f, tau));
     if (flag(argc, argv, "--fit"))
         fit(f, flag(argc, argv, "--exact") ? 0 : tau, flag(argc, argv, "--known-nu"));
-    TRY(krige(f, tau, word(argc, argv, "--ranks"), word(argc, argv, "--predictions")));
+    MOAO_TRY(krige(f, tau, word(argc, argv, "--ranks"), word(argc, argv, "--predictions")));
 done:
     return st;
 }
 
 int main(int argc, char **argv) {
     static field f;
-    const status st = run(&f, argc, argv);
+    const moao_status st = run(&f, argc, argv);
     if (st != MOAO_OK)
-        fprintf(stderr, "matern: %s\n", *status_message() ? status_message() : "out of memory");
+        fprintf(stderr, "matern: %s\n",
+                *moao_status_message() ? moao_status_message() : "out of memory");
     if (f.ctx)
         f.be->close(f.ctx);
-    tlr_layout_free(&f.all), tlr_layout_free(&f.known);
+    moao_tlr_layout_free(&f.all), moao_tlr_layout_free(&f.known);
     free(f.x), free(f.y), free(f.z);
-    return status_exit_code(st);
+    return moao_status_exit_code(st);
 }

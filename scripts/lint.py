@@ -3,7 +3,7 @@
 
 Include direction: ALLOWED says for each folder of src/ which others its files may include; gpu only the library's
 and the backends' headers, and *formula.h; the commands, main and job/ everything but gpu.
-Size: functions up to 70 lines, files up to 550. Words: no unfinished marks, no switched-off code, no paths of one
+Size: functions up to 70 lines, files up to 1000. Words: no unfinished marks, no switched-off code, no paths of one
 machine, no numbers of tickets. Scripts: they parse. Pictures: none is older than what it shows. Changes of tests/mutants: each
 has its place.
 """
@@ -26,7 +26,7 @@ ALLOWED.update({stage: BELOW + ["store"] + STAGES[:i] for i, stage in enumerate(
 ALLOWED["asterism"].append("params")
 TOP = re.compile(r"^src/(main|commands|cmd_\w+)\.[ch]$|^src/job/")
 PUBLIC = "src/linalg/include/"
-MAX_FILE, MAX_FUNCTION = 550, 70
+MAX_FILE, MAX_FUNCTION = 1000, 70
 WORDS = [
     (re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b"), "unfinished mark"),
     (re.compile(r"(?<![\w.])/(?:home|root|work|Users)/\w"), "path of one machine"),

@@ -38,7 +38,7 @@ struct problem {
             x[2 * (size_t)i + 1] =
                 ((double)(i / side) + 0.1 + 0.8 * uniform(2 * i + 1)) / (double)side;
         }
-        OK(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.1, 2, n, x.data(), &s));
+        OK(hier_points_open(be, ctx, HIER_EXPONENTIAL, 0.1, 2, n, x.data(), &s));
         hier_options o = {};
         o.kind = HIER_H2, o.type = type, o.leaf = leaf, o.order = order, o.eta = eta,
         o.mean_split = mean_split;
@@ -131,7 +131,7 @@ static void times(int64_t n, double tol) {
          *work = (char *)bench_alloc(lwork);
     CU(cudaMemset(work, 0, lwork));
     bench_fill(type, x, n, cols, 1, 0);
-    const hier_operand from[FORMATS_OPERANDS] = {
+    const hier_operand from[HIER_OPERANDS] = {
         {x, n}, {work, h->ranks}, {work + lwork / 2, h->ranks}, {NULL, 1}};
     for (int l = 0; l < q->launches; l++) {
         const hier_gemm_sums s = plan_part(q, l);

@@ -23,7 +23,7 @@ struct problem {
     explicit problem(int64_t n, int leaf) : x((size_t)n) {
         for (int64_t i = 0; i < n; i++)
             x[(size_t)i] = -1 + 2.0 * (double)i / (double)(n - 1);
-        OK(hier_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x.data(), &s));
+        OK(hier_points_open(be, ctx, HIER_CAUCHY, 1, 1, n, x.data(), &s));
         hier_options o = {};
         o.kind = HIER_HSS, o.type = BACKEND_D, o.tol = tolerance * sqrt((double)n), o.leaf = leaf,
         o.together = together;
@@ -178,7 +178,7 @@ static void launches(int64_t n, int64_t cols) {
          *work = (char *)bench_alloc(lwork);
     bench_fill(BACKEND_D, x, n, cols, 1, 0);
     CU(cudaMemset(work, 0, lwork));
-    const hier_operand from[FORMATS_OPERANDS] = {
+    const hier_operand from[HIER_OPERANDS] = {
         {x, n}, {work, h->ranks}, {work + lwork / 2, h->ranks}, {NULL, 1}};
     printf("# launches of n = %lld, %lld columns, leaves of %lld: sums, largest m, ms, TFLOP/s\n",
            (long long)n, (long long)cols, (long long)h->leaf);

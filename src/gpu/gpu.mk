@@ -24,14 +24,14 @@ gpu-bench: gpu $(gpu_bench) $(B)/bench/bench_filter
 $(gpu_test) $(filter-out %/bench_tlr,$(gpu_bench)): $(B)/%: %.cu $(B)/libmoao.a
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -cudart static -Isrc -Isrc/linalg/include -Itests -MMD -MP -MF $@.d $< $(B)/libmoao.a -o $@ \
+	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -cudart static $(short) -Isrc -Isrc/linalg/include -Itests -MMD -MP -MF $@.d $< $(B)/libmoao.a -o $@ \
 	  $(OPENBLAS_LIBS) $(CUDA_LIBS) -ldl -lgomp -lpthread
 
 # reads parameter files too, so the program's own libraries are linked
 $(B)/bench/gpu/bench_tlr: $(B)/%: %.cu $(B)/bench/gpu/tlr_case.o $(B)/libmoao.a
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp -Isrc -Isrc/linalg/include -MMD -MP -MF $@.d -c $< -o $@.o
+	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp $(short) -Isrc -Isrc/linalg/include -MMD -MP -MF $@.d -c $< -o $@.o
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $@.o $(filter %.o %.a,$^) -L$(lastword $(cuda_home))/lib64 $(CUDA_LIBS) -lcudart_static -lrt -lstdc++ $(ALL_LIBS) -lpthread
 
 check-gpu: gpu-tests
@@ -53,6 +53,8 @@ $(B)/bench/gpu/libmoao_busy.so: bench/gpu/busy.c
 
 # --- the library: header, static and shared, pkg-config
 linalg_src := $(wildcard src/linalg/*/*.c)
+# what the simulator alone needs of the library is not installed
+public_headers := $(filter-out $(patsubst %,src/linalg/include/moao/%.h,backend_group clones cpu_threads fp16_factor fp16_gemm),$(wildcard src/linalg/include/moao/*.h))
 linalg_version = $(firstword $(subst +, ,$(VERSION)) 0)
 linalg_major = $(firstword $(subst ., ,$(linalg_version)))
 # one object, in which all but the public symbols are local
@@ -63,7 +65,7 @@ $(B)/libmoao_linalg.so: $(call obj,$(linalg_src))
 install: install-linalg
 install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
 	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao lib/pkgconfig lib/moao)
-	install -m 644 $(wildcard src/linalg/include/moao/*.h) $(DESTDIR)$(prefix)/include/moao/
+	install -m 644 $(public_headers) $(DESTDIR)$(prefix)/include/moao/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/
 	install -m 755 $(B)/libmoao_linalg.so $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_version)
 	ln -sf libmoao_linalg.so.$(linalg_version) $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_major)

@@ -39,10 +39,12 @@ class Symbols(unittest.TestCase):
         if code != 0:
             raise RuntimeError(text)
         cls.top = cls.dest + "/opt/m"
-        cls.declared = set()
+        cls.declared, cls.names = set(), set()
         for path in glob.glob(cls.top + "/include/moao/*.h"):
             with open(path, encoding="utf-8") as f:
-                cls.declared |= set(re.findall(r"#define \w+ (moao_\w+)$", f.read(), re.M))
+                text = re.sub(r"/\*.*?\*/|__attribute__\(\((?:[^()]|\([^()]*\))*\)\)", "", f.read(), flags=re.S)
+            cls.declared |= set(re.findall(r"^MOAO_PUBLIC [^;(]*?\b(\w+)\s*[(;,]", text, re.M))
+            cls.names |= set(re.findall(r"^#define (\w+)|^typedef [^;{]*?\(?\*?\b(\w+)\)?(?:\([^;]*\))?;|^\} (\w+);", text, re.M))
 
     @classmethod
     def tearDownClass(cls):
@@ -54,6 +56,19 @@ class Symbols(unittest.TestCase):
         self.assertEqual(set(symbols(self.top + "/lib/libmoao_linalg.so", "-D")), self.declared)
         self.assertEqual(set(symbols(self.top + "/lib/libmoao_linalg.a", "-g")), self.declared)
 
+    def test_prefix(self):
+        """What a program sees of the headers begins with moao_ or MOAO_."""
+        names = {n for some in self.names for n in some if n}
+        self.assertGreater(len(names), 100)
+        self.assertEqual({n for n in names | self.declared if not re.match("moao_|MOAO_", n)}, set())
+
+    def test_version(self):
+        """moao/version.h is that of the project."""
+        with open(os.path.join(self.top, "include/moao/version.h"), encoding="utf-8") as f:
+            numbers = re.findall(r"^#define MOAO_LINALG_M?\w+ (\d+)$", f.read(), re.M)
+        with open(os.path.join(ROOT, "VERSION"), encoding="utf-8") as f:
+            self.assertEqual(".".join(numbers), f.read().strip())
+
     def test_edges(self):
         """Every function that the headers declare is called by the programs that call them at their edges, which the
         sanitizers see (status_set by its macro)."""
@@ -62,7 +77,7 @@ class Symbols(unittest.TestCase):
             with open(path, encoding="utf-8") as f:
                 text += f.read()
         names = {n[len("moao_"):] for n in self.declared} - {"status_set"} | {"status_fail"}
-        self.assertEqual([n for n in sorted(names) if not re.search(r"\b%s\b" % n, text)], [])
+        self.assertEqual([n for n in sorted(names) if not re.search(r"\b(?:moao_)?%s\b" % n, text)], [])
 
     def test_program(self):
         """The program shows no function to what it loads: a plugin gets the one it needs when it is asked for its
@@ -116,7 +131,7 @@ class Plugins(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp()
         cls.plugin = cls.folder + "/libmoao_gpu.so"
-        code, text = run(CC, "-shared", "-fPIC", "-D_GNU_SOURCE", "-I" + ROOT + "/src", "-I" + ROOT + "/src/linalg/include", ROOT + "/tests/support/plugin.c",
+        code, text = run(CC, "-shared", "-fPIC", "-D_GNU_SOURCE", "-include", ROOT + "/src/linalg/core/short.h", "-I" + ROOT + "/src", "-I" + ROOT + "/src/linalg/include", ROOT + "/tests/support/plugin.c",
                          "-o", cls.plugin)
         if code == 0:  # an empty library stands for a driver
             code, text = run(CC, "-shared", "-x", "c", "/dev/null", "-o", cls.folder + "/libcuda.so.1")

@@ -10,7 +10,7 @@ emu_text := $(patsubst src/%,$(EMU_B)/%,$(emu_cu) $(wildcard src/gpu/*/*.cuh))
 emu_real := $(filter %_real.cu,$(emu_cu))
 emu_obj := $(patsubst src/%,$(EMU_B)/%.o,$(filter-out $(emu_real),$(emu_cu))) $(foreach t,double float,$(emu_real:src/%.cu=$(EMU_B)/%.$(t).cu.o)) $(patsubst %,$(EMU_B)/%.o,emulator plugin)
 # CUDA's attributes and pragmas mean nothing here, so warnings about them do not either
-EMU_CXXFLAGS = -std=c++17 -O2 -g -fPIC -fvisibility=hidden -MMD -MP -DMOAO_PUBLIC= -Itests/emulator -I$(EMU_B) -Isrc -Isrc/linalg/include $(addprefix -I,$(wildcard src/gpu/*/.)) $(FFTW_CFLAGS)
+EMU_CXXFLAGS = -std=c++17 -O2 -g -fPIC -fvisibility=hidden -MMD -MP -DMOAO_PUBLIC= -Itests/emulator -I$(EMU_B) $(short) -Isrc -Isrc/linalg/include $(addprefix -I,$(wildcard src/gpu/*/.)) $(FFTW_CFLAGS)
 
 .PHONY: emulate-gpu
 emulate-gpu: $(EMU_B)/libmoao_gpu.so $(EMU_B)/libcuda.so.1 $(EMU_TESTS:%=$(B)/tests/unit/%)

@@ -33,7 +33,7 @@ fault-tools: $(if $(FUZZ_CLANG),$(FAULT_B)/fuzz)
 $(FAULT_B)/fuzz-objects/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CLANG,$<)
-	$(Q)OMPI_CC=$(FUZZ_CLANG) $(CC) -std=c11 -D_GNU_SOURCE= -O1 -g $(WARN) -MMD -MP -Isrc -Isrc/linalg/include $(LIB_CFLAGS) \
+	$(Q)OMPI_CC=$(FUZZ_CLANG) $(CC) -std=c11 -D_GNU_SOURCE= -O1 -g $(WARN) -MMD -MP $(short) -Isrc -Isrc/linalg/include $(LIB_CFLAGS) \
 	  -fsanitize=fuzzer-no-link $(FUZZ_SAN) -c $< -o $@
 
 $(FAULT_B)/fuzz: $(fuzz_obj) $(B)/libmoao.a

@@ -137,12 +137,12 @@ static void test_not_finite(void **state) {
             format *f, *g;
             const double kept = x[41];
             x[41] = bad[b];
-            assert_int_equal(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.3, 2, n, x, &s),
+            assert_int_equal(hier_points_open(be, ctx, HIER_EXPONENTIAL, 0.3, 2, n, x, &s),
                              MOAO_NUMERIC);
             assert_non_null(strstr(status_message(), "coordinate 1 of point 20"));
             status_clear();
             x[41] = kept;
-            must(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.3, 2, n, x, &s));
+            must(hier_points_open(be, ctx, HIER_EXPONENTIAL, 0.3, 2, n, x, &s));
             must(hier_open(be, ctx, &s, &o, &f));
             x[41] = bad[b];
             assert_int_equal(hier_open(be, ctx, &s, &o, &g), MOAO_NUMERIC);
@@ -243,7 +243,7 @@ static void test_failed_compression(void **state) {
         format *f;
         hier_options o = options_of(kind ? HIER_HSS : HIER_H2, BACKEND_D, 1e-5, 40);
         o.order = kind ? 0 : 5;
-        must(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.3, 2, n, x, &s));
+        must(hier_points_open(be, ctx, HIER_EXPONENTIAL, 0.3, 2, n, x, &s));
         must(hier_open(&failing, ctx, &s, &o, &f));
         low.gesvj = no_svd;
         assert_int_equal(hier_compress(f, 1e-3, 'W', 0), MOAO_NUMERIC);
@@ -430,7 +430,7 @@ static void test_hss_compression(void **state) {
         hier_source s;
         format *f;
         hier_info a, b;
-        must(hier_points_open(be, ctx, kind % 2 ? FORMATS_EXPONENTIAL : FORMATS_CAUCHY, 0.3,
+        must(hier_points_open(be, ctx, kind % 2 ? HIER_EXPONENTIAL : HIER_CAUCHY, 0.3,
                               kind % 2 ? 2 : 1, n, x, &s));
         hier_options o = options_of(HIER_HSS, t, t == BACKEND_D ? 1e-9 : 1e-5, 40);
         must(hier_open(be, ctx, &s, &o, &f));

@@ -91,7 +91,7 @@ static double wanted(const sums_case *c, backend_type t, const lists_of *s, cons
 /* Vectors of a case on the host and on the backend, and where the result of so many rows goes. */
 typedef struct {
     int64_t ldy, numbers; /* of the result, all */
-    hier_operand x[FORMATS_OPERANDS], dx[FORMATS_OPERANDS];
+    hier_operand x[HIER_OPERANDS], dx[HIER_OPERANDS];
 } vectors_of;
 
 static vectors_of vectors_make(backend_type t, char side, bool odd, int64_t nvec, int64_t rows) {
@@ -100,7 +100,7 @@ static vectors_of vectors_make(backend_type t, char side, bool odd, int64_t nvec
                   xs = ldx * (left ? nvec : ROWS);
     vectors_of v = {.ldy = (left ? rows + rows % 2 : even) + pad};
     v.numbers = v.ldy * (left ? nvec : rows);
-    for (int f = 0; f < FORMATS_OPERANDS; f++)
+    for (int f = 0; f < HIER_OPERANDS; f++)
         v.x[f] = v.dx[f] = (hier_operand){NULL, 1};
     for (int f = 0; f < 2; f++) {
         v.x[f] = (hier_operand){random_host(t, xs, 1, 20 + (uint64_t)f), ldx};

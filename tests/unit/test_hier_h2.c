@@ -34,7 +34,7 @@ static void test_products(void **state) {
         double *x = square_points(n);
         hier_source s;
         format *f;
-        must(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.5, 2, n, x, &s));
+        must(hier_points_open(be, ctx, HIER_EXPONENTIAL, 0.5, 2, n, x, &s));
         const hier_options o = h2_options(BACKEND_D, 7, 0.8);
         must(hier_open(be, ctx, &s, &o, &f));
         double *a = dense_of(f, &s);
@@ -68,7 +68,7 @@ static void test_compression(void **state) {
     const int64_t n = small() ? 700 : 2048;
     double *x = square_points(n);
     hier_source s;
-    must(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.1, 2, n, x, &s));
+    must(hier_points_open(be, ctx, HIER_EXPONENTIAL, 0.1, 2, n, x, &s));
     for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
         const hier_options o = h2_options(row[k].t, row[k].order, row[k].eta);
         format *f;
@@ -107,7 +107,7 @@ static void test_sketched(void **state) {
     hier_source s;
     format *f;
     hier_info a, b;
-    must(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.1, 2, n, x, &s));
+    must(hier_points_open(be, ctx, HIER_EXPONENTIAL, 0.1, 2, n, x, &s));
     hier_options o = h2_options(BACKEND_D, 0, 1);
     o.tol = 1e-6;
     must(hier_open(be, ctx, &s, &o, &f));

@@ -17,7 +17,7 @@ static void test_products(void **state) {
         double *x = line_points(n);
         hier_source s;
         format *f;
-        must(hier_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x, &s));
+        must(hier_points_open(be, ctx, HIER_CAUCHY, 1, 1, n, x, &s));
         hier_options o = hss_options(1e-9, n > 200 ? 10 : 24);
         o.together = c % 4 + 1;             /* levels that few columns take at a time */
         o.lean = o.together > 1 || n > 200; /* the others keep all entries */
@@ -45,7 +45,7 @@ static void test_paper(void **state) {
     hier_source s;
     format *f;
     hier_info info;
-    must(hier_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x, &s));
+    must(hier_points_open(be, ctx, HIER_CAUCHY, 1, 1, n, x, &s));
     const hier_options o = hss_options(1e-7 * sqrt((double)n), 0);
     must(hier_open(be, ctx, &s, &o, &f));
     must(hier_check(f, &s, 8, 5, &rms, &worst));
@@ -70,8 +70,8 @@ static void test_solve(void **state) {
             double *x = kind ? square_points(n) : line_points(n);
             hier_source s;
             format *f;
-            must(hier_points_open(be, ctx, kind ? FORMATS_EXPONENTIAL : FORMATS_CAUCHY, 0.3,
-                                  kind ? 2 : 1, n, x, &s));
+            must(hier_points_open(be, ctx, kind ? HIER_EXPONENTIAL : HIER_CAUCHY, 0.3, kind ? 2 : 1,
+                                  n, x, &s));
             const hier_options o = hss_options(1e-9, 40);
             must(hier_open(be, ctx, &s, &o, &f));
             double *a = dense_of(f, &s);
@@ -134,7 +134,7 @@ static void test_refused(void **state) {
     hier_source s, bad;
     format *f;
     hier_options o = hss_options(1e-9, 64);
-    must(hier_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x, &s));
+    must(hier_points_open(be, ctx, HIER_CAUCHY, 1, 1, n, x, &s));
     o.rank = 5;
     assert_int_equal(hier_open(be, ctx, &s, &o, &f), MOAO_MEMORY);
     assert_null(f);
@@ -161,7 +161,7 @@ static void test_refused(void **state) {
     /* two equal points of a covariance: two equal rows */
     double *y = square_points(n);
     y[2] = y[0], y[3] = y[1];
-    must(hier_points_open(be, ctx, FORMATS_GAUSSIAN, 0.01, 2, n, y, &s));
+    must(hier_points_open(be, ctx, HIER_GAUSSIAN, 0.01, 2, n, y, &s));
     must(hier_open(be, ctx, &s, &o, &f));
     assert_int_equal(hier_factor(f, 0), MOAO_NUMERIC);
     status_clear();
@@ -200,8 +200,8 @@ static void test_from_products(void **state) {
         hier_source s;
         format *f, *g;
         hier_info a, b;
-        must(hier_points_open(be, ctx, kind ? FORMATS_EXPONENTIAL : FORMATS_CAUCHY, 0.5,
-                              kind ? 2 : 1, n, x, &s));
+        must(hier_points_open(be, ctx, kind ? HIER_EXPONENTIAL : HIER_CAUCHY, 0.5, kind ? 2 : 1, n,
+                              x, &s));
         multiplied m = {s, poison(8 * (size_t)(n * n)), n};
         must(s.block(s.from, ctx, BACKEND_D, 0, n, 0, n, m.a, n));
         hier_source p = s;
@@ -233,7 +233,7 @@ static void test_check(void **state) {
     double *x = square_points(n), truth = 0;
     hier_source s;
     format *f;
-    must(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.4, 2, n, x, &s));
+    must(hier_points_open(be, ctx, HIER_EXPONENTIAL, 0.4, 2, n, x, &s));
     const hier_options o = hss_options(1e-3, 50);
     must(hier_open(be, ctx, &s, &o, &f));
     double *a = dense_of(f, &s), *one = calloc((size_t)(n * n), 8),
@@ -283,7 +283,7 @@ static void test_options(void **state) {
     const int64_t n = 40;
     double *x = line_points(n);
     hier_source s;
-    must(hier_points_open(be, ctx, FORMATS_CAUCHY, 1, 1, n, x, &s));
+    must(hier_points_open(be, ctx, HIER_CAUCHY, 1, 1, n, x, &s));
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
         for (int what = 0; what < 9; what++) {
             format *f = NULL;

@@ -3,6 +3,7 @@
  * and the right status. Sanitizers see the rest. */
 #include "moao/tlr.h"
 #include "moao/toeplitz.h"
+#include "moao/version.h"
 #include "support/edges.h"
 #include <float.h>
 #include <limits.h>
@@ -182,7 +183,7 @@ static void test_formats(void **state) {
     for (int64_t n = 0; n <= 130; n = 4 * n + (n ? 1 : 1)) /* 0, 1, 5, 21, 85 */
         for (int k = 0; k < 3; k++) {
             double *x = square_points(n);
-            must(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.5, 2, n, x, &s));
+            must(hier_points_open(be, ctx, HIER_EXPONENTIAL, 0.5, 2, n, x, &s));
             const hier_options o = {
                 .kind = kinds[k], .type = BACKEND_D, .tol = 1e-4, .leaf = n > 50 ? 9 : 1};
             use_format(&s, &o, k == 1 ? INFINITY : 1);
@@ -194,15 +195,15 @@ static void test_formats(void **state) {
             const bool legal = sizes[e] >= 0 && sizes[e] <= 3 && dim >= 1 && dim <= 3;
             if (dim * (sizes[e] == 3 ? 3 : 0) > 6)
                 continue;
-            expect(hier_points_open(be, ctx, FORMATS_GAUSSIAN, 1e-300, dim, sizes[e], at, &s),
-                   legal, "points", sizes[e], dim, 0);
+            expect(hier_points_open(be, ctx, HIER_GAUSSIAN, 1e-300, dim, sizes[e], at, &s), legal,
+                   "points", sizes[e], dim, 0);
             hier_points_close(&s);
         }
     const double lengths[] = {0, -1, NAN, INFINITY, -INFINITY};
     for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++)
-        expect(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, lengths[k], 1, 3, at, &s), false,
+        expect(hier_points_open(be, ctx, HIER_EXPONENTIAL, lengths[k], 1, 3, at, &s), false,
                "length", 3, 1, 0);
-    must(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 1, 1, 6, at, &s)); /* distances overflow */
+    must(hier_points_open(be, ctx, HIER_EXPONENTIAL, 1, 1, 6, at, &s)); /* distances overflow */
     const hier_options fine = {.kind = HIER_HSS, .type = BACKEND_D, .tol = 1e-4, .leaf = 1};
     use_format(&s, &fine, 1);
     for (int k = 0; k < 10; k++) { /* options that are out of range, one by one */
@@ -309,6 +310,7 @@ static void test_rest(void **state) {
     assert_int_equal(be->alloc(ctx, SIZE_MAX / 2, &p), MOAO_MEMORY);
     status_clear();
     be->close(NULL);
+    assert_int_equal(moao_linalg_version(), MOAO_LINALG_VERSION);
 }
 
 int main(void) {

@@ -262,7 +262,7 @@ static void test_other_format(void **state) {
     format *f;
     if (be->hier == NULL || small())
         skip();
-    must(hier_points_open(be, ctx, FORMATS_EXPONENTIAL, 0.1, 1, 5, at, &s));
+    must(hier_points_open(be, ctx, HIER_EXPONENTIAL, 0.1, 1, 5, at, &s));
     const hier_options o = {.kind = HIER_DENSE, .type = BACKEND_D};
     must(hier_open(be, ctx, &s, &o, &f));
     assert_int_equal(hier_kept_bytes(f, 6), 0);

@@ -87,12 +87,12 @@ static void blocks(void **state) {
 
 /* Runs of even and odd lengths to singles and halves and back, gaps between them. */
 static void runs_case(int64_t n, int exponent) {
-    terms_run *list = malloc(sizeof *list * (size_t)n);
+    split_run *list = malloc(sizeof *list * (size_t)n);
     int64_t all = 0, kept[2] = {1, 1}, most = 0;
     for (int64_t e = 0; e < n; e++) {
         const int64_t count = e % 5 == 4 ? 2 * e + 2 : (41 * e) % 300, gap = e % 3;
         const bool half = e % 4 > 0;
-        list[e] = (terms_run){all, count, half ? -1 - kept[1] : kept[0]};
+        list[e] = (split_run){all, count, half ? -1 - kept[1] : kept[0]};
         kept[half] += count + gap;
         all += count + gap;
         most = count > most ? count : most;
@@ -105,7 +105,7 @@ static void runs_case(int64_t n, int exponent) {
     fp16_of(all, exponent, x, top, rest);
     float *const xd = sent(x, sizeof *x * (size_t)all), *const sd = sent(
                                                             s, sizeof *s * (size_t)(kept[0] + 1));
-    terms_run *const there = sent(list, sizeof *list * (size_t)n);
+    split_run *const there = sent(list, sizeof *list * (size_t)n);
     backend_f16 *const hd = sent(h, sizeof *h * (size_t)(kept[1] + 1));
     must(be->split->narrow(ctx, n, there, most, exponent, xd, sd, hd));
     fetched(s, sd, sizeof *s * (size_t)(kept[0] + 1));

@@ -69,16 +69,16 @@ __device__ inline __half half_of(float x, float scale) {
 }
 
 /* Runs in pairs of numbers where their places and lengths allow it. */
-__device__ inline bool in_pairs(terms_run r, int64_t kept) {
+__device__ inline bool in_pairs(split_run r, int64_t kept) {
     return ((r.at | r.count | kept) & 1) == 0;
 }
 
-__global__ void narrow_kernel(int64_t n, const terms_run *list, float scale, const float *x,
+__global__ void narrow_kernel(int64_t n, const split_run *list, float scale, const float *x,
                               float *s, __half *h) {
     const int64_t first = blockIdx.x * (int64_t)THREADS + threadIdx.x,
                   step = gridDim.x * (int64_t)THREADS;
     for (int64_t e = blockIdx.y; e < n; e += gridDim.y) {
-        const terms_run r = list[e];
+        const split_run r = list[e];
         const int64_t at = -1 - r.kept;
         if (r.kept >= 0)
             for (int64_t i = first; i < r.count; i += step)
@@ -95,12 +95,12 @@ __global__ void narrow_kernel(int64_t n, const terms_run *list, float scale, con
     }
 }
 
-__global__ void widen_kernel(int64_t n, const terms_run *list, float scale, const float *s,
+__global__ void widen_kernel(int64_t n, const split_run *list, float scale, const float *s,
                              const __half *h, float *x) {
     const int64_t first = blockIdx.x * (int64_t)THREADS + threadIdx.x,
                   step = gridDim.x * (int64_t)THREADS;
     for (int64_t e = blockIdx.y; e < n; e += gridDim.y) {
-        const terms_run r = list[e];
+        const split_run r = list[e];
         const int64_t at = -1 - r.kept;
         if (r.kept >= 0)
             for (int64_t i = first; i < r.count; i += step)
@@ -122,7 +122,7 @@ static dim3 grid_of_runs(int64_t n, int64_t most) {
                 (unsigned)gpu_min(n, MOST_BLOCKS));
 }
 
-static status narrow(backend_ctx *ctx, int64_t n, const terms_run *list, int64_t most, int exponent,
+static status narrow(backend_ctx *ctx, int64_t n, const split_run *list, int64_t most, int exponent,
                      const float *x, float *s, backend_f16 *h) {
     gpu_device_guard guard(ctx->device);
     if (n == 0 || most == 0)
@@ -133,7 +133,7 @@ static status narrow(backend_ctx *ctx, int64_t n, const terms_run *list, int64_t
     return MOAO_OK;
 }
 
-static status widen(backend_ctx *ctx, int64_t n, const terms_run *list, int64_t most, int exponent,
+static status widen(backend_ctx *ctx, int64_t n, const split_run *list, int64_t most, int exponent,
                     const float *s, const backend_f16 *h, float *x) {
     gpu_device_guard guard(ctx->device);
     if (n == 0 || most == 0)

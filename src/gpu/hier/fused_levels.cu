@@ -61,7 +61,7 @@ status pick(const hier_fused *c, const ChainArgs &a, int64_t most, cudaStream_t 
 } // namespace
 
 status gpu_hier_fused(backend_ctx *ctx, backend_type t, char side, const hier_fused *c,
-                      int64_t nvec, const hier_operand x[FORMATS_OPERANDS], void *y, int64_t ldy) {
+                      int64_t nvec, const hier_operand x[HIER_OPERANDS], void *y, int64_t ldy) {
     const int64_t cols = (nvec + COLS - 1) / COLS;
     int64_t most = 0;
     bool known = true, done = false;
@@ -74,7 +74,7 @@ status gpu_hier_fused(backend_ctx *ctx, backend_type t, char side, const hier_fu
         ChainArgs a = {};
         a.sums = {nullptr, c->level[0].term, {}, 1, 0, (double *)y, ldy, nvec, 1, (int)cols};
         a.from = c->from, a.units = c->count * cols;
-        for (int i = 0; i < FORMATS_OPERANDS; i++)
+        for (int i = 0; i < HIER_OPERANDS; i++)
             a.sums.x.x[i] = x[i];
         for (int i = 0; i < c->levels; i++)
             a.sum[i] = c->level[i].sum;

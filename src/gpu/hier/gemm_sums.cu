@@ -459,7 +459,7 @@ template <class T>
 status run(cudaStream_t stream, bool left, const hier_gemm_sums *s, int64_t nvec, double alpha,
            const hier_operand *x, double beta, void *y, int64_t ldy) {
     SumArgs<T> a = {s->sum, s->term, {}, (T)alpha, (T)beta, (T *)y, ldy, nvec, 0, 0};
-    for (int i = 0; i < FORMATS_OPERANDS; i++)
+    for (int i = 0; i < HIER_OPERANDS; i++)
         a.x.x[i] = x[i];
     return left ? pick<T, true>(a, s->count, s->most, s->inner, stream)
                 : pick<T, false>(a, s->count, s->most, s->inner, stream);
@@ -467,7 +467,7 @@ status run(cudaStream_t stream, bool left, const hier_gemm_sums *s, int64_t nvec
 } // namespace
 
 status gpu_hier_gemm_sums(backend_ctx *ctx, backend_type t, char side, const hier_gemm_sums *s,
-                          int64_t nvec, double alpha, const hier_operand x[FORMATS_OPERANDS],
+                          int64_t nvec, double alpha, const hier_operand x[HIER_OPERANDS],
                           double beta, void *y, int64_t ldy) {
     if (s->count == 0 || s->most == 0 || nvec == 0)
         return MOAO_OK;

@@ -6,7 +6,7 @@
 
 namespace {
 struct Operands {
-    hier_operand x[FORMATS_OPERANDS];
+    hier_operand x[HIER_OPERANDS];
 };
 
 template <class T> struct SumArgs {

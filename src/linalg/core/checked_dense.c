@@ -227,9 +227,10 @@ static status fp16_cast_to_fp16(backend_ctx *ctx, backend_type t, int64_t m, int
     return st == MOAO_OK ? own->fp16->cast_to_fp16(ctx, t, m, n, exponent, a, lda, h, ldh) : st;
 }
 
-static status fp16_gemm(backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n, int64_t k,
-                        float alpha, const backend_f16 *a, int64_t lda, const backend_f16 *b,
-                        int64_t ldb, float beta, float *c, int64_t ldc) {
+static status fp16_gemm_checked(backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n,
+                                int64_t k, float alpha, const backend_f16 *a, int64_t lda,
+                                const backend_f16 *b, int64_t ldb, float beta, float *c,
+                                int64_t ldc) {
     const backend *own = backend_own(ctx);
     const bool fine = backend_is(transa, "NT") && backend_is(transb, "NT") && m >= 0 && n >= 0 &&
                       k >= 0 && backend_ld_ok(transa == 'N' ? m : k, lda) &&
@@ -333,7 +334,7 @@ const backend_fp16 checked_fp16 = {
     .size = sizeof(backend_fp16),
     .max_abs = fp16_max_abs,
     .cast_to_fp16 = fp16_cast_to_fp16,
-    .gemm = fp16_gemm,
+    .gemm = fp16_gemm_checked,
     .gemm_rounded = fp16_gemm_rounded,
     .cast_to_double = fp16_cast_to_double,
     .cast_to_single = fp16_cast_to_single,

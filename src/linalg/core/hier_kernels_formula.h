@@ -19,12 +19,12 @@
 FORMATS_HOST_DEVICE static inline double
 hier_kernel_value(hier_kernel kernel, double length, int dim, const double *x, const double *y) {
     double square = 0;
-    if (kernel == FORMATS_CAUCHY)
+    if (kernel == HIER_CAUCHY)
         return x[0] == y[0] ? 1.0 : 1.0 / (x[0] - y[0]);
     for (int d = 0; d < dim; d++)
         square += (x[d] - y[d]) * (x[d] - y[d]);
-    return kernel == FORMATS_EXPONENTIAL ? exp(-sqrt(square) / length)
-                                         : exp(-square / (2 * length * length));
+    return kernel == HIER_EXPONENTIAL ? exp(-sqrt(square) / length)
+                                      : exp(-square / (2 * length * length));
 }
 
 /* The Lagrange polynomial of Chebyshev node a of `order` on the box from low to high, at x. */

@@ -50,12 +50,12 @@ done:
     return st;
 }
 
-static status narrow(backend_ctx *ctx, int64_t n, const terms_run *list, int64_t most, int exponent,
+static status narrow(backend_ctx *ctx, int64_t n, const split_run *list, int64_t most, int exponent,
                      const float *x, float *s, backend_f16 *h) {
     (void)ctx, (void)most;
 #pragma omp parallel for schedule(dynamic, 16)
     for (int64_t e = 0; e < n; e++) {
-        const terms_run r = list[e];
+        const split_run r = list[e];
         if (r.kept >= 0)
             memcpy(s + r.kept, x + r.at, sizeof *s * (size_t)r.count);
         else
@@ -79,12 +79,12 @@ static void spread(int64_t n, int exponent, const backend_f16 *h, float *x) {
     }
 }
 
-static status widen(backend_ctx *ctx, int64_t n, const terms_run *list, int64_t most, int exponent,
+static status widen(backend_ctx *ctx, int64_t n, const split_run *list, int64_t most, int exponent,
                     const float *s, const backend_f16 *h, float *x) {
     (void)ctx, (void)most;
 #pragma omp parallel for schedule(dynamic, 16)
     for (int64_t e = 0; e < n; e++) {
-        const terms_run r = list[e];
+        const split_run r = list[e];
         if (r.kept >= 0)
             memcpy(x + r.at, s + r.kept, sizeof *x * (size_t)r.count);
         else

@@ -30,7 +30,7 @@ static void *matrix_of(batch_mat m, backend_type t, int64_t b) {
 }
 
 static status sums(backend_ctx *ctx, backend_type t, char side, const hier_gemm_sums *s,
-                   int64_t nvec, double alpha, const hier_operand x[FORMATS_OPERANDS], double beta,
+                   int64_t nvec, double alpha, const hier_operand x[HIER_OPERANDS], double beta,
                    void *y, int64_t ldy) {
     (void)ctx;
 #pragma omp parallel for schedule(dynamic)
@@ -43,7 +43,7 @@ static status sums(backend_ctx *ctx, backend_type t, char side, const hier_gemm_
 }
 
 static status chain(backend_ctx *ctx, backend_type t, char side, const hier_fused *c, int64_t nvec,
-                    const hier_operand x[FORMATS_OPERANDS], void *y, int64_t ldy) {
+                    const hier_operand x[HIER_OPERANDS], void *y, int64_t ldy) {
     return hier_fused_lists(sums, ctx, t, side, c, nvec, x, y, ldy);
 }
 

@@ -327,7 +327,7 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
     const plan *p = &h->plan;
     const int64_t ld = side == 'L' ? (h->ranks > 0 ? h->ranks : 1) : nvec;
     char *up = work, *down = up + hier_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
-    const hier_operand from[FORMATS_OPERANDS] = {{x, ldx}, {up, ld}, {down, ld}, {NULL, 1}};
+    const hier_operand from[HIER_OPERANDS] = {{x, ldx}, {up, ld}, {down, ld}, {NULL, 1}};
     status st = MOAO_OK;
     (void)trans;
     for (int l = 0; l < p->launches; l++) {

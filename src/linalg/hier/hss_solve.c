@@ -130,7 +130,7 @@ status hss_solve(const format *f, char trans, int64_t nvec, void *x, int64_t ldx
     const int64_t lds = ld_short > 0 ? ld_short : 1, ldl = ld_long > 0 ? ld_long : 1;
     char *big = work, *small = big + hier_aligned(backend_size(f->o.type) *
                                                   (size_t)(nvec * (q->rows_y + q->rows_v)));
-    const hier_operand from[FORMATS_OPERANDS] = {{x, ldx}, {big, ldl}, {small, lds}, {big, ldl}};
+    const hier_operand from[HIER_OPERANDS] = {{x, ldx}, {big, ldl}, {small, lds}, {big, ldl}};
     status st = MOAO_OK;
     for (int l = 0; l < p->launches; l++) {
         const bool up = l < 2 * (h->t.levels + 1), last = l + 1 == p->launches;

@@ -37,7 +37,7 @@ typedef struct {
 } hier_table;
 
 /* What every format begins with. */
-struct format {
+struct moao_hier {
     const hier_table *is;
     struct pool *pool; /* while it is made: memory that serves again (pack.h), or NULL */
     const backend *be;

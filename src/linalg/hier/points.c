@@ -45,8 +45,8 @@ status hier_points_open(const backend *be, backend_ctx *ctx, hier_kernel kernel,
     status st = MOAO_OK;
     *s = (hier_source){0};
     if (!be->hier || n < 0 || n > INT32_MAX || dim < 1 || dim > 3 ||
-        (kernel == FORMATS_CAUCHY && dim != 1) ||
-        (kernel != FORMATS_CAUCHY && !(length > 0 && isfinite(length))))
+        (kernel == HIER_CAUCHY && dim != 1) ||
+        (kernel != HIER_CAUCHY && !(length > 0 && isfinite(length))))
         return status_fail(MOAO_INPUT, "a kernel at %lld points of %d dimensions, length %g",
                            (long long)n, dim, length);
     for (int64_t i = 0; i < n * dim; i++)
@@ -58,7 +58,7 @@ status hier_points_open(const backend *be, backend_ctx *ctx, hier_kernel kernel,
     *s = (hier_source){.from = p,
                        .rows = n,
                        .cols = n,
-                       .symmetric = kernel != FORMATS_CAUCHY,
+                       .symmetric = kernel != HIER_CAUCHY,
                        .mirrored = true,
                        .dim = dim,
                        .at = at,

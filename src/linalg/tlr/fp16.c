@@ -8,15 +8,15 @@
 #include "internal.h"
 
 /* The next run: count numbers from `at` on, of which `kept` are there already. */
-static void add_run(terms_run *list, int64_t *n, int64_t at, int64_t count, int64_t *kept,
+static void add_run(split_run *list, int64_t *n, int64_t at, int64_t count, int64_t *kept,
                     bool fp16) {
     if (count > 0)
-        list[(*n)++] = (terms_run){at, count, fp16 ? -1 - *kept : *kept};
+        list[(*n)++] = (split_run){at, count, fp16 ? -1 - *kept : *kept};
     *kept += count;
 }
 
 /* Those of a tile's columns of so many numbers, the first of which is at `at`. */
-static void add_runs(const tlr_tile *t, int64_t numbers, int64_t at, panel *p, terms_run *list,
+static void add_runs(const tlr_tile *t, int64_t numbers, int64_t at, panel *p, split_run *list,
                      int64_t *n, int64_t *fp16) {
     const int64_t whole = (t->rank - t->fp16) * numbers, rest = t->fp16 * numbers;
     add_run(list, n, at, whole, &p->leading, false);
@@ -27,13 +27,13 @@ static void add_runs(const tlr_tile *t, int64_t numbers, int64_t at, panel *p, t
 /* The runs of a block column; *halves: numbers that are kept as such. */
 static status list_runs(tlr_work *w, const tlr *a, panel *p, int64_t *fp16) {
     const int64_t tiles = (p->r1 - p->r0) * (p->c1 - p->c0);
-    const int64_t each = (int64_t)(sizeof(terms_run) / sizeof(int64_t));
+    const int64_t each = (int64_t)(sizeof(split_run) / sizeof(int64_t));
     int64_t *host, *there, n = 0;
     void *room = NULL;
     status st;
     TRY(ALLOC(p->row_run, (size_t)(2 * (p->r1 - p->r0 + 1)), "runs of columns"));
     TRY(tlr_work_indices(w, each * 4 * tiles, &host, &there));
-    terms_run *const list = (terms_run *)(void *)host;
+    split_run *const list = (split_run *)(void *)host;
     p->leading = p->longest = *fp16 = 0;
     for (int v = 0; v < 2; v++) {
         int64_t *const before = p->row_run + v * (p->r1 - p->r0 + 1);
@@ -58,7 +58,7 @@ done:
 }
 
 /* Runs of u (v = 1: of v) in tile rows i0 .. i1, the first of them and how many. */
-static int64_t runs_of(const panel *p, int v, int64_t i0, int64_t i1, const terms_run **first) {
+static int64_t runs_of(const panel *p, int v, int64_t i0, int64_t i1, const split_run **first) {
     const int64_t *before = p->row_run + v * (p->r1 - p->r0 + 1);
     *first = p->run + before[i0 - p->r0];
     return before[i1 - p->r0] - before[i0 - p->r0];
@@ -95,7 +95,7 @@ void tlr_store_kept(const tlr *a, const panel *p, int64_t *at, const float **sin
 static status narrow(tlr_work *w, const panel *p, const float *from, void *kept) {
     status st = MOAO_OK;
     for (int v = 0; v < 2; v++) {
-        const terms_run *first;
+        const split_run *first;
         const int64_t n = runs_of(p, v, p->r0, p->r1, &first);
         TRY(w->be->split->narrow(w->ctx, n, first, p->longest, split_exponent(p->most[v]), from,
                                  kept, fp16_of(p, kept)));
@@ -107,7 +107,7 @@ done:
 status tlr_fp16_widen(tlr_work *w, const panel *p, int64_t i0, int64_t i1, void *kept, float *to) {
     status st = MOAO_OK;
     for (int v = 0; v < 2; v++) {
-        const terms_run *first;
+        const split_run *first;
         const int64_t n = runs_of(p, v, i0, i1, &first);
         TRY(w->be->split->widen(w->ctx, n, first, p->longest, split_exponent(p->most[v]), kept,
                                 fp16_of(p, kept), to));

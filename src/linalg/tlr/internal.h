@@ -31,7 +31,7 @@ typedef struct {
      * by tile row, in the backend's memory, the longest of them, and those before each row (the end
      * too), [r1 - r0 + 1] of u, then of v */
     int64_t leading, longest, *row_run;
-    terms_run *run;
+    split_run *run;
     /* symmetric, factor: width x width block on the diagonal; of a factor the lower triangle */
     double *diag;
     double *u, *v;   /* columns of all tiles; a dense tile lies whole in u, and has nothing in v */
@@ -53,7 +53,7 @@ typedef struct tlr_distributed tlr_distributed;
 typedef struct tlr_work tlr_work;
 typedef struct tlr_pool tlr_pool;
 
-struct tlr {
+struct moao_tlr {
     const backend *be;
     backend_ctx *ctx;
     const tlr_layout *rows, *cols; /* the same of symmetric matrices */

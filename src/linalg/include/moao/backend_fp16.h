@@ -15,99 +15,104 @@
 extern "C" {
 #endif
 
-typedef uint16_t backend_f16; /* the bits of a half */
+typedef uint16_t moao_backend_f16; /* the bits of a half */
 /* Exponent that brings numbers up to `bound` to at most 2^15; 0 for bounds that are 0 or not
  * finite. */
-#define backend_fp16_exponent moao_backend_fp16_exponent
-MOAO_PUBLIC int backend_fp16_exponent(double bound);
+MOAO_PUBLIC int moao_backend_fp16_exponent(double bound);
 
 /* *out = max |a_ij|, NaN where an entry is, 0 of nothing; types D, S. `out` lies in the backend's
  * memory. */
-typedef status fp16_max_abs_op(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
-                               const void *a, int64_t lda, double *out);
+typedef moao_status moao_fp16_max_abs_op(moao_backend_ctx *ctx, moao_backend_type t, int64_t m,
+                                         int64_t n, const void *a, int64_t lda, double *out);
 
 /* H := halves of 2^exponent A, m x n; A of type D or S, |exponent| <= 1000. */
-typedef status fp16_cast_to_fp16_op(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
-                                    int exponent, const void *a, int64_t lda, backend_f16 *h,
-                                    int64_t ldh);
+typedef moao_status moao_fp16_cast_to_fp16_op(moao_backend_ctx *ctx, moao_backend_type t, int64_t m,
+                                              int64_t n, int exponent, const void *a, int64_t lda,
+                                              moao_backend_f16 *h, int64_t ldh);
 
 /* C := alpha op(A) op(B) + beta C, C m x n in single precision, k the inner size; products are
  * exact and summed in single precision; op: N or T. alpha = 0 reads neither A nor B, beta = 0 not
  * C. */
-typedef status fp16_gemm_op(backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n,
-                            int64_t k, float alpha, const backend_f16 *a, int64_t lda,
-                            const backend_f16 *b, int64_t ldb, float beta, float *c, int64_t ldc);
+typedef moao_status moao_fp16_gemm_op(moao_backend_ctx *ctx, char transa, char transb, int64_t m,
+                                      int64_t n, int64_t k, float alpha, const moao_backend_f16 *a,
+                                      int64_t lda, const moao_backend_f16 *b, int64_t ldb,
+                                      float beta, float *c, int64_t ldc);
 
 /* A factor of one product and one of another, and the most terms of its inner size whose sum is
  * made where it is fastest. */
 typedef struct {
-    const backend_f16 *a, *b;
+    const moao_backend_f16 *a, *b;
     int64_t depth;
-} fp16_product;
-enum { FP16_MOST_PRODUCTS = 3 };
+} moao_fp16_product;
+enum { MOAO_FP16_MOST_PRODUCTS = 3 };
 
 /* C := alpha (op(A_1) op(B_1) + ... + op(A_count) op(B_count)) + beta C, as gemm, count 1 to
- * FP16_MOST_PRODUCTS, all of one shape. Tensor cores cut off where they add up, so that long sums
- * drift towards 0 by some 5e-9 of themselves for each term (H200); here sums are made of parts of
- * at most p->depth terms, or of what a kernel takes at once (64) where that is more, which are
+ * MOAO_FP16_MOST_PRODUCTS, all of one shape. Tensor cores cut off where they add up, so that long
+ * sums drift towards 0 by some 5e-9 of themselves for each term (H200); here sums are made of parts
+ * of at most p->depth terms, or of what a kernel takes at once (64) where that is more, which are
  * rounded to single precision as they are added. */
-typedef status fp16_gemm_rounded_op(backend_ctx *ctx, char transa, char transb, int64_t m,
-                                    int64_t n, int64_t k, float alpha, int count,
-                                    const fp16_product *p, int64_t lda, int64_t ldb, float beta,
-                                    float *c, int64_t ldc);
+typedef moao_status moao_fp16_gemm_rounded_op(moao_backend_ctx *ctx, char transa, char transb,
+                                              int64_t m, int64_t n, int64_t k, float alpha,
+                                              int count, const moao_fp16_product *p, int64_t lda,
+                                              int64_t ldb, float beta, float *c, int64_t ldc);
 
 /* Y := alpha X + beta Y in double precision, X in single, m x n; beta = 0 does not read Y. */
-typedef status fp16_cast_to_double_op(backend_ctx *ctx, int64_t m, int64_t n, double alpha,
-                                      const float *x, int64_t ldx, double beta, double *y,
-                                      int64_t ldy);
+typedef moao_status moao_fp16_cast_to_double_op(moao_backend_ctx *ctx, int64_t m, int64_t n,
+                                                double alpha, const float *x, int64_t ldx,
+                                                double beta, double *y, int64_t ldy);
 
 /* y := x, n numbers in single precision to as many in double; of any alignment. */
 typedef struct {
     const float *x;
     double *y;
     int64_t n;
-} fp16_piece;
+} moao_fp16_piece;
 /* Many pieces, whose list lies in the host's memory and has been read when it returns; what is
  * written does not overlap. For short ones, of which each takes less time than a call of its own.
  */
-typedef status fp16_cast_pieces_op(backend_ctx *ctx, int64_t count, const fp16_piece *p);
+typedef moao_status moao_fp16_cast_pieces_op(moao_backend_ctx *ctx, int64_t count,
+                                             const moao_fp16_piece *p);
 
 /* Y := X in single precision, X in double, m x n. */
-typedef status fp16_cast_to_single_op(backend_ctx *ctx, int64_t m, int64_t n, const double *x,
-                                      int64_t ldx, float *y, int64_t ldy);
+typedef moao_status moao_fp16_cast_to_single_op(moao_backend_ctx *ctx, int64_t m, int64_t n,
+                                                const double *x, int64_t ldx, float *y,
+                                                int64_t ldy);
 
 /* A number in split FP16: H := halves of 2^exponent A, R := halves of what H leaves of it, m x n, A
  * of type D or S, |exponent| <= 1000. With the largest entry near 2^15, H + R is right to 22 bits
  * down to 2^-28 of that, and to 2^-40 of it further down. part: 'A' all; 'L' the lower triangle,
  * the upper one is not read and becomes 0. */
-typedef status fp16_split_op(backend_ctx *ctx, backend_type t, char part, int64_t m, int64_t n,
-                             int exponent, const void *a, int64_t lda, backend_f16 *h, int64_t ldh,
-                             backend_f16 *r, int64_t ldr);
+typedef moao_status moao_fp16_split_op(moao_backend_ctx *ctx, moao_backend_type t, char part,
+                                       int64_t m, int64_t n, int exponent, const void *a,
+                                       int64_t lda, moao_backend_f16 *h, int64_t ldh,
+                                       moao_backend_f16 *r, int64_t ldr);
 
 /* Y := 2^-exponent (H + R) in double precision, m x n: what split took apart. */
-typedef status fp16_join_op(backend_ctx *ctx, int64_t m, int64_t n, int exponent,
-                            const backend_f16 *h, int64_t ldh, const backend_f16 *r, int64_t ldr,
-                            double *y, int64_t ldy);
+typedef moao_status moao_fp16_join_op(moao_backend_ctx *ctx, int64_t m, int64_t n, int exponent,
+                                      const moao_backend_f16 *h, int64_t ldh,
+                                      const moao_backend_f16 *r, int64_t ldr, double *y,
+                                      int64_t ldy);
 
 /* out[i + j ldo] := sum of the squares of the entries of tile (i, j) of A, m x n, in tiles of tile
  * x tile entries (what is left in the last ones); types D, S. Sums are in double precision; `out`
  * lies in the backend's memory. */
-typedef status fp16_squares_op(backend_ctx *ctx, backend_type t, int64_t m, int64_t n,
-                               const void *a, int64_t lda, int64_t tile, double *out, int64_t ldo);
+typedef moao_status moao_fp16_squares_op(moao_backend_ctx *ctx, moao_backend_type t, int64_t m,
+                                         int64_t n, const void *a, int64_t lda, int64_t tile,
+                                         double *out, int64_t ldo);
 
-typedef struct backend_fp16 {
-    size_t size; /* sizeof(backend_fp16) */
-    fp16_max_abs_op *max_abs;
-    fp16_cast_to_fp16_op *cast_to_fp16;
-    fp16_gemm_op *gemm;
-    fp16_gemm_rounded_op *gemm_rounded;
-    fp16_cast_to_double_op *cast_to_double;
-    fp16_cast_to_single_op *cast_to_single;
-    fp16_split_op *split;
-    fp16_join_op *join;
-    fp16_squares_op *squares;
-    fp16_cast_pieces_op *cast_pieces;
-} backend_fp16;
+typedef struct moao_backend_fp16 {
+    size_t size; /* sizeof(moao_backend_fp16) */
+    moao_fp16_max_abs_op *max_abs;
+    moao_fp16_cast_to_fp16_op *cast_to_fp16;
+    moao_fp16_gemm_op *gemm;
+    moao_fp16_gemm_rounded_op *gemm_rounded;
+    moao_fp16_cast_to_double_op *cast_to_double;
+    moao_fp16_cast_to_single_op *cast_to_single;
+    moao_fp16_split_op *split;
+    moao_fp16_join_op *join;
+    moao_fp16_squares_op *squares;
+    moao_fp16_cast_pieces_op *cast_pieces;
+} moao_backend_fp16;
 
 #ifdef __cplusplus
 }

@@ -12,25 +12,25 @@ extern "C" {
 
 typedef struct {
     char bytes[128];
-} backend_group_id;
+} moao_backend_group_id;
 
-typedef struct backend_link backend_link; /* a process's membership */
+typedef struct moao_backend_link moao_backend_link; /* a process's membership */
 
-typedef struct backend_group {
-    size_t size; /* sizeof(backend_group) */
+typedef struct moao_backend_group {
+    size_t size; /* sizeof(moao_backend_group) */
     /* Local. MOAO_INPUT with the reason where the library for it is missing. */
-    status (*available)(void);
+    moao_status (*available)(void);
     /* Local, on one process of a group that is to be. */
-    status (*identity)(backend_group_id *id);
+    moao_status (*identity)(moao_backend_group_id *id);
     /* Collective in the group: member `rank` of `size`. Waits for the others. */
-    status (*open)(backend_ctx *ctx, const backend_group_id *id, int rank, int size,
-                   backend_link **link);
+    moao_status (*open)(moao_backend_ctx *ctx, const moao_backend_group_id *id, int rank, int size,
+                        moao_backend_link **link);
     /* Local; after the stream is empty. close(NULL) is fine. */
-    void (*close)(backend_link *link);
+    void (*close)(moao_backend_link *link);
     /* Collective in the group, every member in the same order: `bytes` at p on member `root` come
      * to p on the others, in order of the stream of the context that the link was opened with. */
-    status (*bcast)(backend_link *link, void *p, size_t bytes, int root);
-} backend_group;
+    moao_status (*bcast)(moao_backend_link *link, void *p, size_t bytes, int root);
+} moao_backend_group;
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,18 @@
+/* All of the library: dense, batched, tile low-rank and hierarchical linear algebra on CPUs and
+ * GPUs. docs/library.md is the way in; each header stands alone, too. */
+#ifndef MOAO_LINALG_H
+#define MOAO_LINALG_H
+
+#include "backend.h"
+#include "backend_batch.h"
+#include "backend_fp16.h"
+#include "backend_lowrank.h"
+#include "backend_sparse.h"
+#include "backend_toeplitz.h"
+#include "hier.h"
+#include "status.h"
+#include "tlr.h"
+#include "toeplitz.h"
+#include "version.h"
+
+#endif
