@@ -53,11 +53,13 @@ void device_plan_make(const linop_pair *pair, const device_wants *w, const sys *
     add(p, "command matrix D+", command_bytes(v, t, w->way, o->phase));
     add(p, "panels of Ctm and of W T - D+ Ctm",
         (command_panel_rows(v, t, w->way) + v) * p->width * d);
+    /* single pairs of points: on the host itself the PSF's own, which the host's plan counts */
+    const size_t single = psf_pairwise_count_of(s, o) * sizeof(float);
     if (o->phase) {
         const size_t points = psf_points_of(s, o), one = phase_target_bytes(points, v);
         add(p, "phase on the pupil",
             phase_bytes(points, p->width) + (pair->product->together ? 0 : one) +
-                psf_pairwise_count_of(s, o) * sizeof(float));
+                (w->room.host ? 0 : single));
         p->target += pair->product->together ? one : 0;
         p->target += pair->product->leaves_share ? phase_share_bytes(s, o) : 0;
     }
@@ -66,7 +68,8 @@ void device_plan_make(const linop_pair *pair, const device_wants *w, const sys *
     add(p, "sampled residual", (v + m) * (size_t)w->nsample * d);
     add(p, "tables of covariances",
         (w->room.host ? w->tables : matcov_device_bytes(s, w->nlayer)) + tables);
-    add(p, "stationary averages, OTFs and PSFs", psf_device_bytes(s, o));
+    add(p, "stationary averages, OTFs and PSFs",
+        psf_device_bytes(s, o) - (w->room.host ? single : 0));
     if (!w->room.host)
         add(p, "context, kernels and their work", BACKEND_RESERVE);
     p->fits = targets_in(p, w->room.bytes);

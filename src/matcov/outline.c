@@ -177,7 +177,8 @@ int outline_nodes(const sys *s, const sensor *o, int k, bool whole, int q, doubl
                   double *wx, double *wy) {
     piece p[OUTLINE_PIECES];
     double corner[2];
-    const int n = find_nodes(p, find_pieces(s, o, k, whole, corner, p), q, x, y, wx, wy);
+    const int npiece = find_pieces(s, o, k, whole, corner, p);
+    const int n = find_nodes(p, npiece, q, x, y, wx, wy);
     const double size = o->mag * s->diameter / o->nssp;
     normalise(n, x, wx);
     normalise(n, y, wy);
@@ -193,8 +194,8 @@ int outline_nodes(const sys *s, const sensor *o, int k, bool whole, int q, doubl
 static void find_centroid(const sys *s, const sensor *o, int k, double at[2]) {
     double node[4][OUTLINE_NODES(NODES)], moment[2] = {0, 0}, area = 0.0, corner[2];
     piece p[OUTLINE_PIECES];
-    const int n = find_nodes(p, find_pieces(s, o, k, false, corner, p), NODES, node[0], node[1],
-                             node[2], node[3]);
+    const int npiece = find_pieces(s, o, k, false, corner, p);
+    const int n = find_nodes(p, npiece, NODES, node[0], node[1], node[2], node[3]);
     for (int i = 0; i < n; i++) {
         area += node[2][i] * node[0][i];
         moment[0] += 0.5 * node[2][i] * node[0][i] * node[0][i];
@@ -209,8 +210,8 @@ static void find_moments(const sys *s, const sensor *o, int k, double m[6]) {
     double node[4][OUTLINE_NODES(NODES)], sum[5] = {0}, corner[2], area = 0.0;
     piece p[OUTLINE_PIECES];
     const double size = o->mag * s->diameter / o->nssp;
-    const int n = find_nodes(p, find_pieces(s, o, k, false, corner, p), NODES, node[0], node[1],
-                             node[2], node[3]);
+    const int npiece = find_pieces(s, o, k, false, corner, p);
+    const int n = find_nodes(p, npiece, NODES, node[0], node[1], node[2], node[3]);
     for (int i = 0; i < n; i++) {
         const double x = node[0][i], y = node[1][i];
         area += node[2][i] * x;

@@ -39,7 +39,7 @@ static inline double *phase_base(const phase_term *ph, const tor *t, int k) {
     return t->beside[k] + (ph->room != NULL ? 0 : engine_aligned(ph->ld * t->t.nlrow));
 }
 static inline float *phase_base_pairs(const phase_term *ph, const tor *t, int k) {
-    return ph->pairs > 0 ? (float *)(phase_base(ph, t, k) + ph->nsep) : NULL;
+    return ph->pairs > 0 ? (float *)(void *)(phase_base(ph, t, k) + ph->nsep) : NULL;
 }
 
 /* Of the k-th target, from its operator; local. */
