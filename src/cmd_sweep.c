@@ -6,6 +6,7 @@
 #include "job/advise.h"
 #include "job/folder_lock.h"
 #include "job/launch.h"
+#include "job/setup.h"
 #include "job/sweep_table.h"
 
 #include <dirent.h>
@@ -141,6 +142,7 @@ static status check_run(sweep *s, const sweep_run *r) {
     TRY(path.failed);
     if (!file_exists(path.s) || !sweep_begun(cl->dir, r->folder))
         goto done;
+    TRY(setup_choose(&par));
     now = params_effective_text(&par);
     if (now == NULL)
         TRY(status_fail(MOAO_MEMORY, "no memory for effective parameters"));

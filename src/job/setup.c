@@ -75,19 +75,31 @@ static const double HALO = 1.3, MOST_GRID = 32768;
 
 /* An image is lambda/pixel wide; a halo wider than that is added to the other side of it, which at
  * Strehl ratios of a hundredth is 10 % of the axis. */
-static void choose_oversampling(setup *u) {
-    params *par = &u->par;
+static void choose_oversampling(params *par, const sys *s, const atmos *a) {
     double r0 = INFINITY, lambda = INFINITY;
     if (par->psf_oversampling > 0)
         return;
-    for (int i = 0; i < u->a.nprofile; i++)
-        r0 = fmin(r0, u->a.profiles[i].r0);
+    for (int i = 0; i < a->nprofile; i++)
+        r0 = fmin(r0, a->profiles[i].r0);
     for (int i = 0; i < par->psf_wavelengths.n; i++)
         lambda = fmin(lambda, par->psf_wavelengths.v[i]);
     r0 *= pow(lambda / LAMBDA_REF, 1.2);
-    const double wanted = par->psf_residual == RESIDUAL_PHASE ? ceil(HALO * u->s.dm.pitch / r0) : 0,
+    const double wanted = par->psf_residual == RESIDUAL_PHASE ? ceil(HALO * s->dm.pitch / r0) : 0,
                  most = fmin(MOST_OVERSAMPLING, MOST_GRID / (par->psf_span * par->dm_nssp));
     par->psf_oversampling = (int)fmax(OVERSAMPLING, fmin(wanted, most));
+}
+
+status setup_choose(params *par) {
+    sys s = {0};
+    atmos a = {0};
+    status st;
+    TRY(sys_init(par, &s));
+    TRY(atmos_init(par, &s, &a));
+    choose_oversampling(par, &s, &a);
+done:
+    atmos_free(&a);
+    sys_free(&s);
+    return st;
 }
 
 void params_psf_opts(const params *par, psf_opts *o) {
@@ -120,7 +132,7 @@ status setup_init(const comm *c, const cmdline *cl, setup *u) {
     if (st == MOAO_OK)
         st = atmos_init(&u->par, &u->s, &u->a);
     TRY(comm_agree(c, st));
-    choose_oversampling(u);
+    choose_oversampling(&u->par, &u->s, &u->a);
     params_psf_opts(&u->par, &u->o);
     if (u->o.crop == 0)
         u->o.crop = CROP_DEFAULT;
