@@ -7,13 +7,11 @@
 #include "base/progress.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define MOST 16384        /* pixels of an axis */
@@ -210,12 +208,14 @@ done:
 }
 
 static const char *cards_wrong(const char *path) {
-    struct stat sb;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const char *wrong = fd < 0 || fstat(fd, &sb) != 0 ? "cannot be read"
-                                                      : fits_cards_wrong(fd, (uint64_t)sb.st_size);
-    if (fd >= 0)
+    uint64_t size = 0;
+    int fd = -1;
+    const bool open = file_open_plain(path, &fd, &size) == MOAO_OK;
+    const char *wrong = open ? fits_cards_wrong(fd, size) : "cannot be read";
+    if (open)
         close(fd);
+    else
+        status_clear();
     return wrong;
 }
 

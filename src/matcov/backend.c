@@ -307,10 +307,8 @@ static const backend_matcov cpu = {
 
 const backend_matcov *matcov_backend(const backend *be) {
     static backend_matcov of_cpu, of_plugin;
-    if (be->matcov != NULL) {
-        checked_matcov(be->matcov, &of_plugin);
-        return &of_plugin;
-    }
-    checked_matcov(&cpu, &of_cpu);
-    return &of_cpu;
+    backend_matcov *checked = be->matcov != NULL ? &of_plugin : &of_cpu;
+    if (checked->size == 0) /* there is one plugin at most */
+        checked_matcov(be->matcov != NULL ? be->matcov : &cpu, checked);
+    return checked;
 }

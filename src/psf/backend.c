@@ -118,12 +118,10 @@ static const backend_psf cpu = {
 
 const backend_psf *psf_backend(const backend *be) {
     static backend_psf of_cpu, of_plugin;
-    if (be->psf != NULL) {
-        checked_psf(be->psf, &of_plugin);
-        return &of_plugin;
-    }
-    checked_psf(&cpu, &of_cpu);
-    return &of_cpu;
+    backend_psf *checked = be->psf != NULL ? &of_plugin : &of_cpu;
+    if (checked->size == 0) /* there is one plugin at most */
+        checked_psf(be->psf != NULL ? be->psf : &cpu, checked);
+    return checked;
 }
 
 void psf_model_init(psf *p, psf_model *m) {
