@@ -5,10 +5,11 @@
  * The life of it: a psf_model describes mirror, grids and wavelengths (psf/psf.h makes it, for
  * nothing); `open` takes memory and plans; `load` gives the fitting error of a profile. For each
  * target `average` makes sums by separation from a covariance in the backend's memory, `compute`
- * puts all that follows into the stream, with results for one of PSF_SLOTS slots, and `collect`
- * waits for that slot alone: a target's results are fetched while the next one is computed. After
- * `open` nothing allocates, and only `collect` waits (`load` at most for the transfer of the load
- * before). All calls with one backend_imager belong to one context. Model section 7. */
+ * (or `images`) puts all that follows into the stream, with results for one of PSF_SLOTS slots, and
+ * `collect` waits for that slot alone: a target's results are fetched while the next one is
+ * computed. After `open` nothing allocates, and only `collect` waits (`load` at most for the
+ * transfer of the load before). All calls with one backend_imager belong to one context. Model
+ * section 7. */
 #ifndef MOAO_BACKEND_PSF_H
 #define MOAO_BACKEND_PSF_H
 
@@ -75,6 +76,10 @@ typedef status psf_pairs_op(backend_imager *p, const double *y, int64_t ldy, con
                             int64_t ldct, double *sum, float *pairwise);
 typedef status psf_compute_op(backend_imager *p, int slot, const double *sum, const double *common,
                               const float *pairwise);
+typedef status psf_logs_op(backend_imager *p, const double *sum, const float *pairwise,
+                           double *logs);
+typedef status psf_images_op(backend_imager *p, int slot, const double *sum, const double *common,
+                             const double *logs);
 typedef status psf_collect_op(backend_imager *p, int slot, double *scalars, float *images);
 
 typedef struct backend_psf {
@@ -105,6 +110,14 @@ typedef struct backend_psf {
      * `sum`, for the mean of exp(-D/2) where the model's `average` asks for it; NULL: images of the
      * mean of D. All may be overwritten by later work of the stream. */
     psf_compute_op *compute;
+
+    /* ln c (model section 7) of every wavelength, whatever its variance, from sums and single pairs
+     * of `pairs`: logs [nlambda][nsep][nsep]. Needs psf_model.nsample > 0. */
+    psf_logs_op *logs;
+
+    /* compute with what logs made, or what was interpolated of it, in place of single pairs; logs
+     * NULL: images of the mean of D. */
+    psf_images_op *images;
 
     /* Waits for the slot: scalars [nlambda][3 + nbox] (Strehl, FWHM [rad], residual variance
      * [rad^2], ensquared energies) and images [nlambda][crop][crop] (NULL: not wanted), as in

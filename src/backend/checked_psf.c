@@ -36,6 +36,21 @@ static status compute(backend_imager *b, int slot, const double *sum, const doub
     return st == MOAO_OK ? h->own->compute(b, slot, sum, common, pairwise) : st;
 }
 
+static status logs(backend_imager *b, const double *sum, const float *pairwise, double *out) {
+    const backend_imager_head *h = head_of(b);
+    const status st = checked_range(h->pairwise && pairwise != NULL, "logs");
+    return st == MOAO_OK ? h->own->logs(b, sum, pairwise, out) : st;
+}
+
+static status images(backend_imager *b, int slot, const double *sum, const double *common,
+                     const double *of) {
+    const backend_imager_head *h = head_of(b);
+    status st = need_slot(slot, "images");
+    if (st == MOAO_OK)
+        st = checked_range(of == NULL || h->pairwise, "images");
+    return st == MOAO_OK ? h->own->images(b, slot, sum, common, of) : st;
+}
+
 static status collect(backend_imager *b, int slot, double *scalars, float *images) {
     const status st = need_slot(slot, "collect");
     return st == MOAO_OK ? head_of(b)->own->collect(b, slot, scalars, images) : st;
@@ -46,5 +61,7 @@ void checked_psf(const backend_psf *own, backend_psf *table) {
     table->average = average;
     table->pairs = pairs;
     table->compute = compute;
+    table->logs = logs;
+    table->images = images;
     table->collect = collect;
 }

@@ -97,6 +97,19 @@ static status cpu_compute(backend_imager *b, int slot, const double *sum, const 
     return psf_compute_all(b->p, b->sum, b->fit, b->scalars[slot], b->images[slot]);
 }
 
+static status cpu_logs(backend_imager *b, const double *sum, const float *pairwise, double *logs) {
+    psf_logs(b->p, pairwise, sum, logs);
+    return MOAO_OK;
+}
+
+static status cpu_images(backend_imager *b, int slot, const double *sum, const double *common,
+                         const double *logs) {
+    psf_use_logs(b->p, logs);
+    for (size_t i = 0; i < psf_sep_count(b->p); i++)
+        b->sum[i] = sum[i] + (common != NULL ? common[i] : 0);
+    return psf_compute_all(b->p, b->sum, b->fit, b->scalars[slot], b->images[slot]);
+}
+
 static status cpu_collect(backend_imager *b, int slot, double *scalars, float *images) {
     memcpy(scalars, b->scalars[slot], scalar_count(b->p) * sizeof *scalars);
     if (images != NULL)
@@ -113,6 +126,8 @@ static const backend_psf cpu = {
     .average = cpu_average,
     .pairs = cpu_pairs,
     .compute = cpu_compute,
+    .logs = cpu_logs,
+    .images = cpu_images,
     .collect = cpu_collect,
 };
 

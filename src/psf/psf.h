@@ -126,6 +126,18 @@ size_t psf_pairwise_count_of(const sys *s, const psf_opts *o);
  * on, where psf_opts.average asks for it: of S by pairs, whose sums by separation are s. Both are
  * borrowed until the next call; NULL: of none. Local. */
 void psf_use_pairwise(psf *p, const float *pairwise, const double *s);
+/* ln c of every wavelength, whatever its variance, from single pairs and the sums of the same
+ * target: logs [nlambda][psf_sep_count]. Where psf_pairwise_count > 0; local. psf_use_logs: what
+ * psf_compute makes from now on is of these (NULL: of the mean of D); borrowed. */
+void psf_logs(psf *p, const float *pairwise, const double *s, double *logs);
+void psf_use_logs(psf *p, const double *logs);
+/* A target's sums, those that all targets have in common, and its logs (where psf_pairwise_count >
+ * 0) as few numbers, which may be interpolated over the field: psf_kept_count of them; and back, in
+ * place of sums and common ones. Local. */
+size_t psf_kept_count(const psf *p);
+void psf_keep(const psf *p, const double *sum, const double *common, const double *logs,
+              float *out);
+void psf_unkeep(const psf *p, const double *kept, double *sum, double *logs);
 /* In single precision, from sums of psf_accumulate_phase over all rows. Local. */
 void psf_round_pairwise(const psf *p, const double *sum, float *pairwise);
 /* Bytes that it takes on a rank with na rows and some threads, for the plan. */

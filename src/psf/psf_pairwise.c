@@ -56,6 +56,7 @@ void pairwise_init(psf *p) {
 
 void psf_use_pairwise(psf *p, const float *pairwise, const double *s) {
     p->pairwise = p->nsample > 0 ? pairwise : NULL;
+    p->logs = NULL;
     for (int i = 0; p->pairwise != NULL && i < p->nsep * p->nsep; i++)
         if (p->norm[i] > 0)
             p->pair_mean[i] = (s[i] + s[phase_opposite(p, i)]) / (2 * p->norm[i]);
@@ -116,11 +117,33 @@ static void log_means(psf *p) {
     }
 }
 
-void pairwise_add_excess(psf *p, double lambda) {
+/* ln c at one wavelength into p->excess. */
+static void find_logs(psf *p, double lambda) {
     const double wave = 2 * M_PI / lambda;
 #pragma omp parallel for schedule(dynamic)
     for (int dj = -p->lattice; dj <= p->lattice; dj++)
         add_rows(p, dj, 0.5 * wave * wave);
     log_means(p);
-    phase_add_grid(p, p->excess, 1 / (wave * wave));
+}
+
+void psf_logs(psf *p, const float *pairwise, const double *s, double *logs) {
+    const size_t all = psf_sep_count(p);
+    psf_use_pairwise(p, pairwise, s);
+    for (int l = 0; l < p->nlambda; l++) {
+        find_logs(p, p->lambda[l]);
+        memcpy(logs + (size_t)l * all, p->excess, all * sizeof *logs);
+    }
+}
+
+void psf_use_logs(psf *p, const double *logs) {
+    p->pairwise = NULL;
+    p->logs = p->nsample > 0 ? logs : NULL;
+}
+
+void pairwise_add_excess(psf *p, int ilambda) {
+    const double wave = 2 * M_PI / p->lambda[ilambda];
+    if (p->logs == NULL)
+        find_logs(p, p->lambda[ilambda]);
+    phase_add_grid(p, p->logs != NULL ? p->logs + (size_t)ilambda * psf_sep_count(p) : p->excess,
+                   1 / (wave * wave));
 }

@@ -19,7 +19,7 @@ status store_path(const store *s, const char *name, char **out) {
 }
 
 size_t store_cell(const store *s, int exposure, int target) {
-    return (size_t)exposure * (size_t)s->run.ntarget + (size_t)target;
+    return (size_t)exposure * (size_t)(s->run.nnode + s->run.ntarget) + (size_t)target;
 }
 
 size_t store_cells(const store *s) {
@@ -92,12 +92,12 @@ static status set_run(store *s, const char *dir, const store_run *run) {
     part_close(&s->open);
     s->mixed = run->mixed;
     TRY(params_fingerprint(run->effective, &h));
-    const int shape[] = {run->ntarget, run->nexposure, run->nlambda,
-                         run->nbox,    run->crop,      run->nbudget};
+    const int shape[] = {run->ntarget, run->nexposure, run->nlambda, run->nbox,
+                         run->crop,    run->nbudget,   run->nnode,   (int)run->nkept};
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
         h = (h ^ (unsigned)shape[i]) * 0x100000001b3u;
-    s->run = (part_run){h,         run->ntarget, run->nexposure, run->nlambda,
-                        run->nbox, run->crop,    run->nbudget};
+    s->run = (part_run){h,         run->ntarget, run->nexposure, run->nlambda,   run->nbox,
+                        run->crop, run->nbudget, run->nnode,     (int)run->nkept};
     TRY(ALLOC(s->effective, strlen(run->effective) + 1, "effective parameters"));
     strcpy(s->effective, run->effective);
     TRY(ALLOC(s->dir, strlen(dir) + 1, "directory name"));
@@ -171,7 +171,11 @@ void store_close(store *s) {
 }
 
 bool store_done(const store *s, int exposure, int target) {
-    return s->finished || s->part_of[store_cell(s, exposure, target)] >= 0;
+    return s->finished || s->part_of[store_cell(s, exposure, s->run.nnode + target)] >= 0;
+}
+
+bool store_node_done(const store *s, int exposure, int node) {
+    return s->finished || s->part_of[store_cell(s, exposure, node)] >= 0;
 }
 
 bool store_finished(const store *s) {
@@ -185,9 +189,7 @@ size_t store_done_count(const store *s) {
 status store_put(store *s, const result_block *b) {
     char name[PART_NAME_SIZE];
     char *path = NULL;
-    part_shape p = {b->exposure, b->t0,     b->nt,
-                    b->nlambda,  b->nbox,   b->images == NULL ? 0 : b->crop,
-                    b->mixed,    b->nbudget};
+    const part_shape p = part_of_block(&s->run, b);
     status st;
     if (!part_fits(&p, &s->run))
         return status_fail(MOAO_INTERNAL,
@@ -203,15 +205,16 @@ done:
     return st;
 }
 
-/* Open the part that holds (exposure, target), unless it is open already. */
+/* Open the part that holds (exposure, target), unless it is open already; nodes count first. */
 static status open_part_of(store *s, int exposure, int target) {
     char name[PART_NAME_SIZE];
     char *path = NULL;
     status st;
     const int i = s->part_of[store_cell(s, exposure, target)];
     if (i < 0)
-        return status_fail(MOAO_INTERNAL, "exposure %d of target %d is not in the checkpoint",
-                           exposure, target);
+        return status_fail(MOAO_INTERNAL, "exposure %d of %s %d is not in the checkpoint", exposure,
+                           target < s->run.nnode ? "node" : "target",
+                           target < s->run.nnode ? target : target - s->run.nnode);
     if (s->open_part == i)
         return MOAO_OK;
     close_part(s);
@@ -231,17 +234,28 @@ static store *caching(const store *s) {
     return p;
 }
 
-status store_read_scalars(const store *cs, int exposure, int target, double *out) {
-    store *s = caching(cs);
+/* Of a place among the nodes and targets. */
+static status read_scalars(store *s, int exposure, int place, double *out) {
     const size_t n = store_scalars(s->run.nlambda, s->run.nbox, s->run.nbudget);
     status st;
-    TRY(open_part_of(s, exposure, target));
+    TRY(open_part_of(s, exposure, place));
     TRY(part_read_scalars(&s->open));
-    memcpy(out, s->open.scalars + (size_t)(target - s->open.p.t0) * n, n * sizeof *out);
+    memcpy(out, s->open.scalars + (size_t)(place - s->open.p.t0) * n, n * sizeof *out);
 done:
     if (st != MOAO_OK)
         close_part(s);
     return st;
+}
+
+status store_read_scalars(const store *s, int exposure, int target, double *out) {
+    return read_scalars(caching(s), exposure, s->run.nnode + target, out);
+}
+
+status store_read_node(const store *cs, int exposure, int node, double *scalars, float *kept) {
+    store *s = caching(cs);
+    const status st = read_scalars(s, exposure, node, scalars);
+    return st == MOAO_OK && kept != NULL ? part_read_image(&s->open, node - s->open.p.t0, 0, kept)
+                                         : st;
 }
 
 status store_read_image(const store *cs, int exposure, int target, int ilambda, float *out) {
@@ -250,6 +264,7 @@ status store_read_image(const store *cs, int exposure, int target, int ilambda, 
     if (s->run.crop == 0 || ilambda < 0 || ilambda >= s->run.nlambda)
         return status_fail(MOAO_INTERNAL, "%s: there is no image of wavelength %d",
                            file_shown(s->dir), ilambda);
+    target += s->run.nnode;
     TRY(open_part_of(s, exposure, target));
     st = part_read_image(&s->open, target - s->open.p.t0, ilambda, out);
 done:

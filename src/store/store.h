@@ -20,6 +20,10 @@ typedef struct { /* results of targets t0 .. t0+nt-1 under one exposure */
     float *images; /* [nt][nlambda][crop][crop], or NULL when no PSF is wanted */
     bool mixed;    /* computed in mixed precision */
     int nbudget;   /* terms of the error budget, 0: none */
+    /* of nodes (field/field.h), which are numbered by themselves: [nt][nkept] what images are made
+     * of (psf_keep); NULL: of targets */
+    float *kept;
+    size_t nkept;
 } result_block;
 
 /* Numbers that are kept of a target and exposure. */
@@ -30,9 +34,11 @@ static inline size_t store_scalars(int nlambda, int nbox, int nbudget) {
 typedef struct {           /* the run whose results a store holds */
     const char *effective; /* text of the effective parameters (params_effective_text) */
     int ntarget, nexposure, nlambda, nbox;
-    int crop;    /* side of the images, 0: none are kept */
-    bool mixed;  /* exposures may be in mixed precision */
-    int nbudget; /* terms of the error budget, 0: none */
+    int crop;     /* side of the images, 0: none are kept */
+    bool mixed;   /* exposures may be in mixed precision */
+    int nbudget;  /* terms of the error budget, 0: none */
+    int nnode;    /* nodes at most between which targets are interpolated, 0: none */
+    size_t nkept; /* numbers that are kept of a node */
 } store_run;
 
 typedef struct { /* what the user allows */
@@ -51,6 +57,7 @@ typedef struct store store;
 status store_open(const char *dir, const store_run *run, const store_how *how, store **s);
 void store_close(store *s);
 bool store_done(const store *s, int exposure, int target);
+bool store_node_done(const store *s, int exposure, int node);
 size_t store_done_count(const store *s);
 /* Small facts of the first run that a resumed one must reuse for bit-for-bit equality (ranks,
  * threads, chunk size...): text kept beside the parts, with a checksum. Get returns the default
@@ -62,6 +69,8 @@ status store_put(store *s, const result_block *b);
  * target). MOAO_IO when they are not what was put. */
 status store_read_scalars(const store *s, int exposure, int target, double *out);
 status store_read_image(const store *s, int exposure, int target, int ilambda, float *out);
+/* The same of a node: scalars, and what is kept of it ([nkept]; NULL: not wanted). */
+status store_read_node(const store *s, int exposure, int node, double *scalars, float *kept);
 /* True for a resumed run whose final files are in place, with the sizes and checksums that it
  * wrote: there is nothing to do, everything counts as done, and nothing can be read back. */
 bool store_finished(const store *s);

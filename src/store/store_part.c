@@ -14,14 +14,16 @@
 
 #define MAGIC "moaopart"
 #define BYTE_ORDER_MARK 0x01020304u
-#define FORMAT_VERSION 4u
+#define FORMAT_VERSION 5u
 
-/* A part is this header, the CRC-32 of each image, the scalars, the images. */
+/* A part is this header, the CRC-32 of each image, the scalars, the images; of nodes, what is kept
+ * of each stands for an image. */
 typedef struct { /* no padding: 8 + 2 * 4 + 8 * 4 + 2 * 4 + 2 * 8 + 2 * 4 bytes */
     char magic[8];
     uint32_t order, version;
     int32_t exposure, t0, nt, nlambda, nbox, crop, mixed, nbudget;
-    uint32_t scalars_crc, zero;
+    uint32_t scalars_crc;
+    int32_t nkept;
     uint64_t fingerprint, size; /* the latter of the whole file */
     uint32_t table_crc;         /* of the images' */
     uint32_t header_crc;        /* of all bytes before it */
@@ -42,9 +44,25 @@ bool part_parse_name(const char *name, part_shape *p) {
 }
 
 bool part_fits(const part_shape *p, const part_run *run) {
-    return p->exposure >= 0 && p->exposure < run->nexposure && p->t0 >= 0 && p->nt > 0 &&
-           p->nt <= run->ntarget && p->t0 <= run->ntarget - p->nt && p->nlambda == run->nlambda &&
-           p->nbox == run->nbox && p->crop == run->crop && p->nbudget == run->nbudget;
+    const bool nodes = p->nkept > 0;
+    const int first = nodes ? 0 : run->nnode, count = nodes ? run->nnode : run->ntarget;
+    return p->exposure >= 0 && p->exposure < run->nexposure && p->t0 >= first && p->nt > 0 &&
+           p->nt <= count && p->t0 - first <= count - p->nt && p->nlambda == run->nlambda &&
+           p->nbox == run->nbox && p->crop == (nodes ? 0 : run->crop) &&
+           p->nkept == (nodes ? run->nkept : 0) && p->nbudget == run->nbudget;
+}
+
+part_shape part_of_block(const part_run *run, const result_block *b) {
+    const bool nodes = b->kept != NULL;
+    return (part_shape){.exposure = b->exposure,
+                        .t0 = b->t0 + (nodes ? 0 : run->nnode),
+                        .nt = b->nt,
+                        .nlambda = b->nlambda,
+                        .nbox = b->nbox,
+                        .crop = nodes || b->images == NULL ? 0 : b->crop,
+                        .mixed = b->mixed,
+                        .nbudget = b->nbudget,
+                        .nkept = nodes ? (int)b->nkept : 0};
 }
 
 /* --- bytes of the pieces, of a shape that fits a run */
@@ -54,11 +72,11 @@ static size_t scalar_bytes(const part_shape *p) {
 }
 
 static size_t image_bytes(const part_shape *p) {
-    return (size_t)p->crop * (size_t)p->crop * sizeof(float);
+    return (p->nkept > 0 ? (size_t)p->nkept : (size_t)p->crop * (size_t)p->crop) * sizeof(float);
 }
 
 static size_t image_count(const part_shape *p) {
-    return p->crop > 0 ? (size_t)p->nt * (size_t)p->nlambda : 0;
+    return p->nkept > 0 ? (size_t)p->nt : p->crop > 0 ? (size_t)p->nt * (size_t)p->nlambda : 0;
 }
 
 static size_t scalars_at(const part_shape *p) {
@@ -84,6 +102,7 @@ static part_header make_header(const part_run *run, const part_shape *p, uint32_
                      .mixed = p->mixed,
                      .nbudget = p->nbudget,
                      .scalars_crc = scalars_crc,
+                     .nkept = p->nkept,
                      .fingerprint = run->fingerprint,
                      .size = image_at(p, image_count(p)),
                      .table_crc = table_crc};
@@ -96,13 +115,12 @@ status part_write(const char *path, const part_run *run, const result_block *b) 
     status st;
     file_out o = {0};
     uint32_t *table = NULL;
-    const part_shape p = {b->exposure, b->t0,     b->nt,
-                          b->nlambda,  b->nbox,   b->images == NULL ? 0 : b->crop,
-                          b->mixed,    b->nbudget};
+    const part_shape p = part_of_block(run, b);
     const size_t n = image_count(&p), np = image_bytes(&p);
+    const float *images = b->kept != NULL ? b->kept : b->images;
     TRY(ALLOC(table, n, "checksums of images"));
     for (size_t i = 0; i < n; i++)
-        table[i] = crc_update(0, (const char *)b->images + i * np, np);
+        table[i] = crc_update(0, (const char *)images + i * np, np);
     const part_header h = make_header(run, &p, crc_update(0, b->scalars, scalar_bytes(&p)),
                                       crc_update(0, table, n * sizeof *table));
     TRY(file_begin(&o, path));
@@ -110,7 +128,7 @@ status part_write(const char *path, const part_run *run, const result_block *b) 
     TRY(file_append(&o, table, n * sizeof *table));
     TRY(file_append(&o, b->scalars, scalar_bytes(&p)));
     if (n > 0)
-        TRY(file_append(&o, b->images, n * np));
+        TRY(file_append(&o, images, n * np));
     st = file_commit(&o);
 done:
     file_abandon(&o);
@@ -136,8 +154,8 @@ static const char *check_header(const part_header *h, const part_run *run, part_
     *old = h->version != FORMAT_VERSION;
     if (*old)
         return "written by another version of the program";
-    *p = (part_shape){h->exposure, h->t0,   h->nt,         h->nlambda,
-                      h->nbox,     h->crop, h->mixed != 0, h->nbudget};
+    *p = (part_shape){h->exposure, h->t0,         h->nt,      h->nlambda, h->nbox,
+                      h->crop,     h->mixed != 0, h->nbudget, h->nkept};
     if (h->fingerprint != run->fingerprint || !part_fits(p, run))
         return "it belongs to a run with other parameters";
     if (h->size != image_at(p, image_count(p)) || size != h->size)
@@ -225,7 +243,7 @@ status part_open(const char *path, const part_run *run, const part_shape *expect
     if (why != NULL)
         TRY(changed(path, why));
     if (f->p.exposure != expected->exposure || f->p.t0 != expected->t0 || f->p.nt != expected->nt ||
-        f->p.mixed != expected->mixed)
+        f->p.mixed != expected->mixed || f->p.nkept != expected->nkept)
         TRY(changed(path, "it is another part"));
     TRY(ALLOC(f->path, strlen(path) + 1, "file name"));
     strcpy(f->path, path);
@@ -263,7 +281,8 @@ done:
 
 status part_read_image(part_file *f, int it, int ilambda, float *out) {
     const size_t n = image_bytes(&f->p);
-    const size_t i = (size_t)it * (size_t)f->p.nlambda + (size_t)ilambda;
+    const size_t of = f->p.nkept > 0 ? 1 : (size_t)f->p.nlambda;
+    const size_t i = (size_t)it * of + (size_t)ilambda;
     status st = file_read_at(f->fd, f->path, out, n, image_at(&f->p, i));
     if (st == MOAO_OK && crc_update(0, out, n) != f->image_crc[i])
         st = changed(f->path, "the checksum of an image is wrong");

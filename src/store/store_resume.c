@@ -29,7 +29,8 @@ static status read_facts(store *s, sealed_state *known) {
     sealed_state state;
     status st;
     TRY(store_path(s, "facts", &path));
-    TRY(facts_read(path, s->run.fingerprint, s->run.ntarget, s->run.nexposure, &s->facts, &state));
+    TRY(facts_read(path, s->run.fingerprint, s->run.nnode + s->run.ntarget, s->run.nexposure,
+                   &s->facts, &state));
     *known = state;
     if (state == SEALED_OLD)
         TRY(refuse_version(s));
@@ -207,9 +208,18 @@ done:
     return st;
 }
 
+/* Whether the results of all targets are there, whatever nodes are. */
+static bool all_done(const store *s) {
+    for (int e = 0; e < s->run.nexposure; e++)
+        for (int t = 0; t < s->run.ntarget; t++)
+            if (!store_done(s, e, t))
+                return false;
+    return true;
+}
+
 /* A finished run whose files are not all as it left them; its parts, if any, are loaded. */
 static status repair(store *s, const folder_state *f) {
-    if (s->done == store_cells(s)) {
+    if (all_done(s)) {
         progress_warn("%s: %s; the results are made again from the checkpoint", s->dir, f->wrong);
         return folder_remove(s->checkpoint, "finished");
     }

@@ -44,7 +44,7 @@ static void put(store *s, int exposure, int t0) {
         scalars[i] = scalar_of(exposure, t0 + i / VALUES, i % VALUES);
     for (int i = 0; i < 2 * LAMBDA * PIXELS; i++)
         images[i] = (float)(exposure + t0 + i);
-    result_block b = {exposure, t0, 2, LAMBDA, BOX, CROP, scalars, images, false, 0};
+    result_block b = {exposure, t0, 2, LAMBDA, BOX, CROP, scalars, images, false, 0, NULL, 0};
     if (store_put(s, &b) != MOAO_OK)
         fuzz_broken("cannot put", status_message());
 }

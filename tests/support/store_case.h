@@ -55,7 +55,7 @@ static inline const char *in_dir(const char *name) {
 }
 
 static inline store_run run_of(const char *effective) {
-    return (store_run){effective, NT, NE, NL, NB, CROP, false, 0};
+    return (store_run){effective, NT, NE, NL, NB, CROP, false, 0, 0, 0};
 }
 
 static inline status open_run(const char *folder, const store_run *run, store_how how, store **s) {
@@ -98,7 +98,7 @@ static inline void put(store *s, int e, bool mixed) {
         scalars[i] = 100 * e + i;
     for (int i = 0; i < NT * NL * CROP * CROP; i++)
         images[i] = (float)(e + i);
-    const result_block b = {e, 0, NT, NL, NB, CROP, scalars, images, mixed, 0};
+    const result_block b = {e, 0, NT, NL, NB, CROP, scalars, images, mixed, 0, NULL, 0};
     assert_int_equal(store_put(s, &b), MOAO_OK);
 }
 

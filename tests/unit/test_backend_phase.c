@@ -298,6 +298,47 @@ static void check_results(mirror *f, bool averaged) {
     free(wimage);
 }
 
+static void near_results(const double *got, const double *wanted, double tolerance) {
+    for (int i = 0; i < 8; i++)
+        if (!(fabs(got[i] - wanted[i]) <= tolerance * fabs(wanted[i])))
+            fail_msg("result %d: %.17g, expected %.17g", i, got[i], wanted[i]);
+}
+
+/* Images of ln c are those of the single pairs it was made of; so are, to single precision, those
+ * of what is kept of a target. */
+static void check_kept(mirror *f) {
+    const backend_psf *imager = psf_backend(be);
+    const size_t d = sizeof(double), nlogs = 2 * f->nsep, n = psf_kept_count(f->p);
+    double of_pairs[8], of_logs[8], of_kept[8];
+    double *logs = calloc(nlogs, d), *kept = calloc(n, d), *dlogs = device(nlogs * d);
+    double *sum = calloc(f->nsep, d), *dsum = device(f->nsep * d);
+    float *few = calloc(n, sizeof *few);
+    assert_true(n > 0 && n < 3 * f->nsep * 2 / 3);
+    case_ok(imager->compute(f->b, 0, f->dsum, f->dcommon, f->dpair));
+    case_ok(imager->collect(f->b, 0, of_pairs, NULL));
+    case_ok(imager->logs(f->b, f->dsum, f->dpair, dlogs));
+    case_ok(imager->images(f->b, 1, f->dsum, f->dcommon, dlogs));
+    case_ok(imager->collect(f->b, 1, of_logs, NULL));
+    near_results(of_logs, of_pairs, 1e-13);
+    move(logs, dlogs, nlogs * d);
+    move(sum, f->dsum, f->nsep * d);
+    psf_keep(f->p, sum, f->common, logs, few);
+    for (size_t i = 0; i < n; i++)
+        kept[i] = few[i];
+    psf_unkeep(f->p, kept, sum, logs);
+    move(dlogs, logs, nlogs * d);
+    move(dsum, sum, f->nsep * d);
+    case_ok(imager->images(f->b, 0, dsum, NULL, dlogs));
+    case_ok(imager->collect(f->b, 0, of_kept, NULL));
+    near_results(of_kept, of_pairs, 1e-5);
+    be->release(ctx, dlogs);
+    be->release(ctx, dsum);
+    free(logs);
+    free(kept);
+    free(sum);
+    free(few);
+}
+
 /* Single pairs are the stage's. */
 static void check_single(const mirror *f) {
     float *got = malloc(f->npair * sizeof *got), most = 0;
@@ -333,6 +374,7 @@ static void check_pairs(int nssp, double obs, double coupling, int k, psf_averag
     if (f.npair > 0) {
         check_single(&f);
         check_results(&f, true);
+        check_kept(&f);
         print_message("nssp %d: Strehl ratio %.6f, of the mean of D %.6f\n", nssp, f.gain, mean);
         assert_true(f.gain > 1.001 * mean);
     }

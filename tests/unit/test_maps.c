@@ -108,7 +108,8 @@ static void fill_store(run *r) {
                 for (int i = 0; i < n * n; i++)
                     im[(t * NL + l) * n * n + i] = pixel_of(n, e, t, l, i);
             }
-        result_block b = {e, 0, r->s.ntarget, NL, NB, n, scalars, images ? im : NULL, false, 0};
+        result_block b = {e,     0, r->s.ntarget, NL, NB, n, scalars, images ? im : NULL,
+                          false, 0, NULL,         0};
         assert_int_equal(store_put(r->st, &b), MOAO_OK);
     }
     free(im);

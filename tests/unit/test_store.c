@@ -53,7 +53,7 @@ static float pixel_of(int e, int t, int l, int i) {
 static status put(store *s, int e, int t0, int nt) {
     static double scalars[NT * NL * (3 + NB)];
     static float images[NT * NL * CROP * CROP];
-    result_block b = {e, t0, nt, NL, NB, CROP, scalars, images, false, 0};
+    result_block b = {e, t0, nt, NL, NB, CROP, scalars, images, false, 0, NULL, 0};
     for (int t = 0; t < nt; t++)
         for (int l = 0; l < NL; l++) {
             for (int k = 0; k < 3 + NB; k++)
@@ -84,7 +84,7 @@ static void check_done(store *s) {
 }
 
 static status open_as(const char *effective, bool resume, bool overwrite, store **s) {
-    const store_run run = {effective, NT, NE, NL, NB, CROP, false, 0};
+    const store_run run = {effective, NT, NE, NL, NB, CROP, false, 0, 0, 0};
     const store_how how = {resume, overwrite, false};
     status_clear();
     return store_open(dir, &run, &how, s);
@@ -151,7 +151,7 @@ static void test_wrong_blocks(void **state) {
     assert_int_equal(put(s, NE, 0, 1), MOAO_INTERNAL);
     assert_int_equal(put(s, 0, NT - 1, 2), MOAO_INTERNAL);
     double few[3];
-    result_block b = {1, 0, 1, 1, 0, 0, few, NULL, false, 0};
+    result_block b = {1, 0, 1, 1, 0, 0, few, NULL, false, 0, NULL, 0};
     assert_int_equal(store_put(s, &b), MOAO_INTERNAL);
     assert_int_equal(store_read_scalars(s, 1, 0, v), MOAO_INTERNAL);
     assert_int_equal(store_done_count(s), 2);
@@ -163,10 +163,10 @@ static void test_no_images(void **state) {
     (void)state;
     double in[3] = {0.5, NAN, 2}, out[3];
     float im[4];
-    const store_run without = {EFFECTIVE, NT, NE, 1, 0, 0, false, 0};
+    const store_run without = {EFFECTIVE, NT, NE, 1, 0, 0, false, 0, 0, 0};
     store *s;
     assert_int_equal(store_open(dir, &without, &(store_how){0}, &s), MOAO_OK);
-    result_block b = {1, 4, 1, 1, 0, 0, in, NULL, false, 0};
+    result_block b = {1, 4, 1, 1, 0, 0, in, NULL, false, 0, NULL, 0};
     assert_int_equal(store_put(s, &b), MOAO_OK);
     assert_int_equal(store_read_scalars(s, 1, 4, out), MOAO_OK);
     assert_memory_equal(in, out, sizeof in);
@@ -177,7 +177,7 @@ static void test_no_images(void **state) {
 /* Facts survive a restart, the last value counts, and are forgotten by a new run. */
 static void test_facts(void **state) {
     (void)state;
-    const store_run many = {EFFECTIVE, NT, 200, NL, NB, CROP, true, 0};
+    const store_run many = {EFFECTIVE, NT, 200, NL, NB, CROP, true, 0, 0, 0};
     store *s;
     assert_int_equal(store_open(dir, &many, &(store_how){0}, &s), MOAO_OK);
     assert_int_equal(store_get_fact(s, "ranks", -7), -7);
@@ -401,7 +401,7 @@ static void test_full_disk(void **state) {
     snprintf(path, sizeof path, "%s/file", dir);
     assert_int_equal(file_write_text(path, "x"), MOAO_OK);
     snprintf(path, sizeof path, "%s/file/run", dir);
-    const store_run run = {EFFECTIVE, NT, NE, NL, NB, CROP, false, 0};
+    const store_run run = {EFFECTIVE, NT, NE, NL, NB, CROP, false, 0, 0, 0};
     assert_int_equal(store_open(path, &run, &(store_how){0}, &other), MOAO_INPUT);
     assert_non_null(strstr(status_message(), "not a directory"));
 }

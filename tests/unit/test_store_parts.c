@@ -8,7 +8,7 @@ static void put_some(store *s, int e, int t0, int nt) {
     float images[NT * NL * CROP * CROP] = {0};
     for (int i = 0; i < NT * NL * NS; i++)
         scalars[i] = 100 * e + 10 * t0 + i;
-    const result_block b = {e, t0, nt, NL, NB, CROP, scalars, images, false, 0};
+    const result_block b = {e, t0, nt, NL, NB, CROP, scalars, images, false, 0, NULL, 0};
     assert_int_equal(store_put(s, &b), MOAO_OK);
 }
 
@@ -156,11 +156,59 @@ static void test_replaced_under_way(void **state) {
     }
 }
 
+/* Nodes and targets are numbered by themselves: what is kept of a node comes back, a target of that
+ * number is not done, and a damaged number or a run with fewer kept numbers leaves the part out. */
+static void test_nodes(void **state) {
+    (void)state;
+    enum { NODES = 3, KEPT = 7 };
+    store_run run = run_of(EFFECTIVE);
+    run.nnode = NODES;
+    run.nkept = KEPT;
+    double scalars[NODES * NL * NS], s1[NL * NS];
+    float kept[NODES * KEPT], k1[KEPT];
+    for (int i = 0; i < NODES * NL * NS; i++)
+        scalars[i] = i;
+    for (int i = 0; i < NODES * KEPT; i++)
+        kept[i] = (float)(1000 + i);
+    store *s;
+    assert_int_equal(open_run(dir, &run, begin, &s), MOAO_OK);
+    const result_block b = {1, 1, 2, NL, NB, CROP, scalars, NULL, false, 0, kept, KEPT};
+    const result_block beyond = {1, 2, 2, NL, NB, CROP, scalars, NULL, false, 0, kept, KEPT};
+    assert_int_equal(store_put(s, &b), MOAO_OK);
+    assert_int_equal(store_put(s, &beyond), MOAO_INTERNAL);
+    status_clear();
+    put(s, 0, false);
+    store_close(s);
+    assert_int_equal(open_run(dir, &run, resume, &s), MOAO_OK);
+    assert_int_equal(store_done_count(s), 2 + NT);
+    assert_true(store_node_done(s, 1, 1) && store_node_done(s, 1, 2));
+    assert_false(store_node_done(s, 1, 0) || store_node_done(s, 0, 1) || store_done(s, 1, 1));
+    assert_true(store_done(s, 0, 1));
+    assert_int_equal(store_read_node(s, 1, 2, s1, k1), MOAO_OK);
+    assert_true(s1[0] == NL * NS && k1[0] == 1000 + KEPT && k1[KEPT - 1] == 1000 + 2 * KEPT - 1);
+    assert_int_equal(store_read_scalars(s, 0, 1, s1), MOAO_OK);
+    assert_true(s1[0] == NL * NS);
+    store_close(s);
+    run.nkept = KEPT - 1;
+    assert_int_equal(open_run(dir, &run, resume, &s), MOAO_OK);
+    assert_int_equal(store_done_count(s), 0);
+    store_close(s);
+    run.nkept = KEPT;
+    FILE *f = fopen(in_dir("checkpoint/part-0001-000001-000002.bin"), "r+b");
+    assert_non_null(f);
+    fseek(f, -1, SEEK_END);
+    fputc(0x55, f);
+    fclose(f);
+    assert_int_equal(open_run(dir, &run, resume, &s), MOAO_OK);
+    assert_int_equal(store_done_count(s), NT);
+    store_close(s);
+}
+
 int main(void) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, make_dir, remove_dir)
-    const struct CMUnitTest tests[] = {CASE(test_other_targets), CASE(test_other_names),
-                                       CASE(test_other_shape), CASE(test_absurd_facts),
-                                       CASE(test_replaced_under_way)};
+    const struct CMUnitTest tests[] = {CASE(test_other_targets),      CASE(test_other_names),
+                                       CASE(test_other_shape),        CASE(test_absurd_facts),
+                                       CASE(test_replaced_under_way), CASE(test_nodes)};
     warnings = open("/dev/null", O_WRONLY);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

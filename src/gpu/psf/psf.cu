@@ -376,12 +376,12 @@ static status pairs(backend_imager *b, const double *y, int64_t ldy, const doubl
     return MOAO_OK;
 }
 
-static status compute(backend_imager *b, int number, const double *sum, const double *common,
-                      const float *pairwise) {
+static status make_images(backend_imager *b, int number, const double *sum, const double *common,
+                          const float *pairwise, const double *logs) {
     gpu_device_guard guard(b->ctx->device);
     cudaStream_t stream = b->ctx->main.stream;
     const slot *s = &b->slots[number];
-    GPU_TRY(gpu_psf_otf(stream, &b->d, sum, common, pairwise));
+    GPU_TRY(gpu_psf_otf(stream, &b->d, sum, common, pairwise, logs));
     GPU_TRY(transform(b));
     GPU_TRY(gpu_psf_finish(stream, &b->d));
     CUDA_TRY(cudaMemcpyAsync(s->scalars, b->d.scalars, scalar_count(&b->d) * sizeof(double),
@@ -390,6 +390,22 @@ static status compute(backend_imager *b, int number, const double *sum, const do
                              cudaMemcpyDeviceToHost, stream));
     CUDA_TRY(cudaEventRecord(s->ready, stream));
     return MOAO_OK;
+}
+
+static status compute(backend_imager *b, int number, const double *sum, const double *common,
+                      const float *pairwise) {
+    return make_images(b, number, sum, common, pairwise, NULL);
+}
+
+static status logs(backend_imager *b, const double *sum, const float *pairwise, double *out) {
+    gpu_device_guard guard(b->ctx->device);
+    GPU_TRY(gpu_psf_logs(b->ctx->main.stream, &b->d, sum, pairwise, out));
+    return MOAO_OK;
+}
+
+static status images(backend_imager *b, int number, const double *sum, const double *common,
+                     const double *of) {
+    return make_images(b, number, sum, common, NULL, of);
 }
 
 static status collect(backend_imager *b, int number, double *scalars, float *images) {
@@ -415,5 +431,7 @@ const backend_psf backend_psf_gpu = {
     .average = average,
     .pairs = pairs,
     .compute = compute,
+    .logs = logs,
+    .images = images,
     .collect = collect,
 };

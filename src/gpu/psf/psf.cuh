@@ -100,13 +100,17 @@ status gpu_psf_phase(cudaStream_t stream, const gpu_psf *d, const double *sum,
 status gpu_psf_join(cudaStream_t stream, const gpu_psf *d, float *pairwise);
 status gpu_psf_excess(cudaStream_t stream, const gpu_psf *d, const double *sum,
                       const float *pairwise);
+/* ln c of every wavelength to `logs`; and d->gain from such. */
+status gpu_psf_logs(cudaStream_t stream, const gpu_psf *d, const double *sum, const float *pairwise,
+                    double *logs);
+status gpu_psf_use_logs(cudaStream_t stream, const gpu_psf *d, const double *logs);
 /* Of psf_phase.cu: a function of the lattice's separations in d->mean, along both axes; to `out`,
  * [P][2 P - 1]. */
 status gpu_psf_to_grid(cudaStream_t stream, const gpu_psf *d, int l, double *out);
 /* From the sums to the OTFs (zero beyond the support), their even and odd parts, and the scalars
  * but for the FWHM; common may be NULL. */
 status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, const double *common,
-                   const float *pairwise);
+                   const float *pairwise, const double *logs);
 /* From the images to the FWHM, and the parts of the images that are kept. */
 status gpu_psf_finish(cudaStream_t stream, const gpu_psf *d);
 /* Shared memory of a block of the search for the FWHM. */

@@ -180,7 +180,7 @@ __global__ void quality(gpu_psf d) {
 }
 
 status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, const double *common,
-                   const float *pairwise) {
+                   const float *pairwise, const double *logs) {
     const int all = d->nsep * d->nsep;
     gpu_psf of = *d;
     if (d->lattice > 0) {
@@ -192,6 +192,8 @@ status gpu_psf_otf(cudaStream_t stream, const gpu_psf *d, const double *sum, con
     }
     if (pairwise)
         GPU_TRY(gpu_psf_excess(stream, d, sum, pairwise));
+    else if (logs)
+        GPU_TRY(gpu_psf_use_logs(stream, d, logs));
     else
         of.gain = NULL;
     make_otf<<<dim3(d->P, d->nlambda), threads_for(d->P), 0, stream>>>(of);

@@ -131,19 +131,48 @@ static __global__ void lay_logs(gpu_psf d, int l) {
                     : d.far[l];
 }
 
-status gpu_psf_excess(cudaStream_t stream, const gpu_psf *d, const double *sum,
-                      const float *pairwise) {
+/* d->log_c of the wavelengths that are averaged. */
+static status make_logs(cudaStream_t stream, const gpu_psf *d, const double *sum,
+                        const float *pairwise) {
     const int nsep = d->nsep, nl = d->nlambda, lines = gpu_ceil(nsep * nsep, THREADS);
     find_means<<<lines, THREADS, 0, stream>>>(*d, sum);
     add_terms<<<dim3(gpu_ceil(nsep, THREADS), nsep, nl), THREADS, 0, stream>>>(*d, pairwise);
     if (d->nsample < d->np)
         add_rings<<<dim3(d->rings, nl), THREADS, 0, stream>>>(*d);
     find_logs<<<dim3(lines, nl), THREADS, 0, stream>>>(*d);
-    find_far<<<nl, 1024, 0, stream>>>(*d);
     LAUNCHED();
-    for (int l = 0; l < nl; l++) {
+    return MOAO_OK;
+}
+
+/* d->gain from d->log_c. */
+static status make_gain(cudaStream_t stream, const gpu_psf *d) {
+    find_far<<<d->nlambda, 1024, 0, stream>>>(*d);
+    LAUNCHED();
+    for (int l = 0; l < d->nlambda; l++) {
         lay_logs<<<gpu_ceil(d->wide * d->wide, THREADS), THREADS, 0, stream>>>(*d, l);
         GPU_TRY(gpu_psf_to_grid(stream, d, l, d->gain + (int64_t)l * d->P * (2 * d->P - 1)));
     }
     return MOAO_OK;
+}
+
+status gpu_psf_excess(cudaStream_t stream, const gpu_psf *d, const double *sum,
+                      const float *pairwise) {
+    GPU_TRY(make_logs(stream, d, sum, pairwise));
+    return make_gain(stream, d);
+}
+
+status gpu_psf_logs(cudaStream_t stream, const gpu_psf *d, const double *sum, const float *pairwise,
+                    double *logs) {
+    gpu_psf of = *d;
+    of.always = true;
+    GPU_TRY(make_logs(stream, &of, sum, pairwise));
+    CUDA_TRY(cudaMemcpyAsync(logs, d->log_c, (size_t)d->nlambda * d->nsep * d->nsep * sizeof *logs,
+                             cudaMemcpyDeviceToDevice, stream));
+    return MOAO_OK;
+}
+
+status gpu_psf_use_logs(cudaStream_t stream, const gpu_psf *d, const double *logs) {
+    CUDA_TRY(cudaMemcpyAsync(d->log_c, logs, (size_t)d->nlambda * d->nsep * d->nsep * sizeof *logs,
+                             cudaMemcpyDeviceToDevice, stream));
+    return make_gain(stream, d);
 }
