@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(ROOT, "scripts"))  # tests load this file from e
 from draw_pictures import stale  # noqa: E402
 
 BELOW = ["base", "system", "backend", "linalg"]
-STAGES = ["matcov", "engine", "factor", "residual", "operator", "tor", "psf", "budget", "obsseq", "asterism"]  # each may include those before it
+STAGES = ["matcov", "engine", "factor", "residual", "operator", "tor", "psf", "budget", "obsseq", "field", "asterism"]  # each may include those before it
 # the library needs nothing of the simulator, which has its public headers (moao/) alone; base its status
 ALLOWED = {"linalg": [], "base": ["linalg"], "system": ["base", "linalg"], "backend": ["base", "linalg"],
            "params": ["base", "system", "linalg"], "store": ["base", "params", "linalg"], "maps": BELOW + ["params", "store"] + STAGES[:-1]}

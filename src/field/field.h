@@ -1,0 +1,113 @@
+/* Maps from nodes: the directions in which a run computes, so that all targets follow from them by
+ * interpolation (docs/field-maps.md).
+ *
+ * What images of a target are made of is a smooth function of the direction, but for a cusp at each
+ * guide star. It is computed at nodes: a square lattice, one row more on every side than targets
+ * need, and more of them about natural stars. Targets drawn at random are computed too, and
+ * compared; where an error is over the tolerance, cells are halved, until it holds. All of it
+ * follows from the case and the results, so that a run that goes on has the same nodes.
+ *
+ * Interpolation is local kriging with the generalised covariance r^5 and cubic polynomials
+ * (polyharmonic splines; Wendland 2005, Scattered Data Approximation, section 8.3): exact at nodes,
+ * of any places, without a length that has to be chosen. All functions are local. */
+#ifndef MOAO_FIELD_H
+#define MOAO_FIELD_H
+
+#include "system/atmos.h"
+#include "system/system.h"
+#include <stdbool.h>
+
+enum { FIELD_NEAREST = 36 }; /* nodes from which a target is interpolated */
+
+typedef enum {
+    NODE_LATTICE,
+    NODE_STAR,    /* about a natural star */
+    NODE_TARGET,  /* a target that is to be exact */
+    NODE_REFINED, /* where an error was too large */
+    NODE_CHECK,   /* a target that the map is compared with; nothing is interpolated from it */
+    NODE_AGAIN    /* a node that is computed twice (field_again) */
+} field_kind;
+
+typedef enum { STRATUM_CENTRE, STRATUM_EDGE, STRATUM_STAR, FIELD_STRATA } field_stratum;
+
+typedef struct {
+    double at[2]; /* direction [rad] */
+    field_kind kind;
+    int target; /* which target it is, -1: none */
+    int tor;    /* reconstructor from which on it is there */
+    double own; /* NODE_CHECK: half width of the cell that it speaks for, in steps */
+} field_node;
+
+typedef struct { /* a cell that was halved: its lower corner and its side in steps */
+    double u, v, side;
+} field_cell;
+
+typedef struct {
+    int nwant;
+    const double (*want)[2];   /* [nwant] directions of the targets [rad], borrowed */
+    int *node_of;              /* [nwant] node that computes a target, -1: it is interpolated */
+    field_stratum *stratum;    /* [nwant] */
+    double *error;             /* [nwant] what is expected of its interpolation; 0: a node */
+    double step;               /* of the lattice [rad] */
+    double origin[2], axis[2]; /* of its coordinates; axis: unit vector */
+    bool line;                 /* all targets are on a line: the lattice has one row */
+    int nnode, capacity;       /* capacity: at most, whatever is found */
+    field_node *node;          /* [capacity] */
+    int nstar;
+    double (*star)[2]; /* natural stars [rad] */
+    int ncell, cells;  /* halved; room */
+    field_cell *cell;
+} field;
+
+/* Steps of the lattice [rad] at which the largest error of a Strehl ratio or ensquared energy is
+ * expected to be `tolerance`. Measured on three cases (docs/field-maps.md); the profile with the
+ * shortest step counts. */
+double field_step(const sys *s, const atmos *a, double tolerance);
+
+/* Nodes for the targets of s, those of exact[nexact] (numbers from 0) among them. MOAO_MEMORY. */
+status field_init(const sys *s, double step, const int *exact, int nexact, field *f);
+void field_free(field *f);
+/* Nodes from which is interpolated or that are computed to compare; nodes that are to be made of
+ * the whole field before anything is known. */
+int field_count(const field *f, field_kind kind);
+/* Whether they save at least a quarter of the targets. */
+bool field_pays(const field *f);
+
+typedef struct { /* weights of a row: w[first[i] .. first[i+1]] of nodes node[] */
+    int n, *first, *node;
+    double *w;
+    double *power; /* [n] kriging's standard deviation up to a factor: 0 at a node */
+} field_weights;
+
+/* Weights for n directions [rad] from the nodes that are sources under reconstructor `tor`; a node
+ * in that very place counts alone, unless it is without[i] (NULL: none; -1). MOAO_MEMORY. */
+status field_interpolate(const field *f, int tor, int n, const double (*at)[2], const int *without,
+                         field_weights *w);
+void field_weights_free(field_weights *w);
+bool field_is_source(const field_node *n);
+
+typedef struct { /* a comparison */
+    int node;    /* of kind NODE_CHECK */
+    double error, power;
+} field_check;
+
+typedef struct {        /* of a reconstructor, and then of a run */
+    int checked, nodes; /* targets that were compared; nodes */
+    double largest;     /* error among those that were compared last */
+    double found;       /* and among all, before nodes were added */
+    int added;          /* nodes that were added */
+    bool all;           /* all targets are nodes now */
+} field_report;
+
+/* Adds nodes where one of n checks is over the tolerance, with checks of their own; their number is
+ * returned in *added, 0: the map holds. MOAO_MEMORY. */
+status field_refine(field *f, int tor, double tolerance, const field_check *check, int n,
+                    int *added);
+/* Expected errors of all targets from n checks that hold; the larger of it and what was there. */
+void field_errors(field *f, const double *power, const field_check *check, int n);
+/* Appends a node in the place of node i, to compare both. */
+status field_again(field *f, int i, int tor, int *again);
+/* Halves the cells about a direction. */
+status field_refine_at(field *f, int tor, const double at[2], int *added);
+
+#endif

@@ -1,0 +1,428 @@
+/* Places of the nodes. */
+#include "field/field.h"
+
+#include "base/mix.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FLAT 1e-6        /* targets this much wider than long stand on a line */
+#define SAME 0.02        /* of a step: a node is there already */
+#define REACH 2          /* rows of nodes on each side of a target */
+#define CHECK_SHARE 0.02 /* targets that are compared, of the nodes */
+#define LEAST_CHECKS 8
+#define WORTH 0.75 /* of the targets' number: more nodes save too little */
+/* field_step: error 1e-3 at LENGTH (D / 8 m)^GROWTH over the layers' altitude, and as step^POWER */
+#define STEP_LENGTH 0.26
+#define STEP_GROWTH 0.59
+#define STEP_POWER 3.3
+#define STEP_ALTITUDE 3.5
+
+double field_step(const sys *s, const atmos *a, double tolerance) {
+    double high = 0;
+    for (int i = 0; i < a->nprofile; i++) {
+        const profile *p = &a->profiles[i];
+        double sum = 0, all = 0;
+        for (int l = 0; l < p->nlayer; l++) {
+            sum += p->strength[l] * pow(p->h[l], STEP_ALTITUDE);
+            all += p->strength[l];
+        }
+        high = fmax(high, all > 0 ? pow(sum / all, 1 / STEP_ALTITUDE) : 0);
+    }
+    const double length = STEP_LENGTH * pow(s->diameter / 8, STEP_GROWTH);
+    return length * pow(tolerance / 1e-3, 1 / STEP_POWER) / fmax(high, 1.0);
+}
+
+static void to_lattice(const field *f, const double at[2], double *u, double *v) {
+    const double x = (at[0] - f->origin[0]) / f->step, y = (at[1] - f->origin[1]) / f->step;
+    *u = f->axis[0] * x + f->axis[1] * y;
+    *v = f->axis[0] * y - f->axis[1] * x;
+}
+
+static void from_lattice(const field *f, double u, double v, double at[2]) {
+    at[0] = f->origin[0] + f->step * (f->axis[0] * u - f->axis[1] * v);
+    at[1] = f->origin[1] + f->step * (f->axis[1] * u + f->axis[0] * v);
+}
+
+/* The target within `tolerance` steps of a place, -1: none. Targets are searched in order. */
+static int target_at(const field *f, const double at[2], double tolerance) {
+    for (int t = 0; t < f->nwant; t++)
+        if (hypot(f->want[t][0] - at[0], f->want[t][1] - at[1]) < tolerance * f->step)
+            return t;
+    return -1;
+}
+
+static bool has_source(const field *f, const double at[2], double tolerance) {
+    for (int i = 0; i < f->nnode; i++)
+        if (field_is_source(&f->node[i]) &&
+            hypot(f->node[i].at[0] - at[0], f->node[i].at[1] - at[1]) < tolerance * f->step)
+            return true;
+    return false;
+}
+
+/* A node, which is the very target where it is next to one. False: one is there, or there is no
+ * room. */
+static bool add_node(field *f, const double at[2], field_kind kind, int tor, int target) {
+    if (f->nnode == f->capacity || (target < 0 && has_source(f, at, SAME)))
+        return false;
+    if (target < 0)
+        target = target_at(f, at, SAME);
+    if (target >= 0 && f->node_of[target] >= 0) {
+        field_node *n = &f->node[f->node_of[target]];
+        if (field_is_source(n) || kind == NODE_CHECK)
+            return false;
+        n->kind = kind; /* what was compared with is a node from now on */
+        return true;
+    }
+    const double *to = target >= 0 ? f->want[target] : at;
+    f->node[f->nnode] = (field_node){{to[0], to[1]}, kind, target, tor, 0.5};
+    if (target >= 0)
+        f->node_of[target] = f->nnode;
+    f->nnode++;
+    return true;
+}
+
+/* Axis and extent of the targets. */
+static void find_frame(field *f, double size[2]) {
+    double mean[2] = {0, 0}, xx = 0, yy = 0, xy = 0, lo[2] = {INFINITY, INFINITY},
+           hi[2] = {-INFINITY, -INFINITY};
+    for (int t = 0; t < f->nwant; t++)
+        for (int k = 0; k < 2; k++)
+            mean[k] += f->want[t][k] / f->nwant;
+    for (int t = 0; t < f->nwant; t++) {
+        const double x = f->want[t][0] - mean[0], y = f->want[t][1] - mean[1];
+        xx += x * x;
+        yy += y * y;
+        xy += x * y;
+    }
+    /* along the axes, unless all stand on a line */
+    const double gap = hypot(xx - yy, 2 * xy), small = 0.5 * (xx + yy - gap),
+                 large = xx + yy - small;
+    f->line = small <= FLAT * FLAT * large;
+    const double turn = f->line ? 0.5 * atan2(2 * xy, xx - yy) : 0;
+    f->axis[0] = cos(turn);
+    f->axis[1] = sin(turn);
+    f->origin[0] = mean[0];
+    f->origin[1] = mean[1];
+    for (int t = 0; t < f->nwant; t++) {
+        double c[2];
+        to_lattice(f, f->want[t], &c[0], &c[1]);
+        for (int k = 0; k < 2; k++) {
+            lo[k] = fmin(lo[k], c[k]);
+            hi[k] = fmax(hi[k], c[k]);
+        }
+    }
+    from_lattice(f, lo[0], f->line ? 0 : lo[1], f->origin);
+    for (int k = 0; k < 2; k++)
+        size[k] = (hi[k] - lo[k]) * f->step;
+}
+
+/* Lattice rows along an axis: whole cells across the targets, so that the first and last stand on
+ * nodes. */
+static int fit_cells(double size, double step) {
+    const int n = (int)ceil(size / step * (1 - 1e-9));
+    return n > 0 ? n : 1;
+}
+
+/* Marks the nodes that the targets of a cell need: REACH rows on each side. */
+static void mark(const field *f, unsigned char *need, int nu, int nv, int margin) {
+    for (int t = 0; t < f->nwant; t++) {
+        double u, v;
+        to_lattice(f, f->want[t], &u, &v);
+        int i = (int)floor(u + 1e-9), j = (int)floor(v + 1e-9);
+        i = i < 0 ? 0 : i > nu - 1 ? nu - 1 : i;
+        j = j < 0 ? 0 : j > nv - 1 ? nv - 1 : j;
+        for (int b = f->line ? 0 : j + 1 - REACH; b <= (f->line ? 0 : j + REACH); b++)
+            for (int a = i + 1 - REACH; a <= i + REACH; a++)
+                need[(size_t)(b + margin) * (size_t)(nu + 1 + 2 * margin) + (size_t)(a + margin)] =
+                    1;
+    }
+}
+
+static field_stratum stratum_of(const field *f, const double at[2], double nu, double nv) {
+    double u, v;
+    for (int i = 0; i < f->nstar; i++)
+        if (hypot(at[0] - f->star[i][0], at[1] - f->star[i][1]) < f->step)
+            return STRATUM_STAR;
+    to_lattice(f, at, &u, &v);
+    const bool edge = u < 1 || u > nu - 1 || (!f->line && (v < 1 || v > nv - 1));
+    return edge ? STRATUM_EDGE : STRATUM_CENTRE;
+}
+
+static bool in_cell(const field *f, int t, const field_cell *c) {
+    double u, v;
+    to_lattice(f, f->want[t], &u, &v);
+    return u >= c->u && u < c->u + c->side && (f->line || (v >= c->v && v < c->v + c->side));
+}
+
+/* The target of a stratum (-1: any) in a cell that is no node, drawn at random; -1: none. */
+static int draw(const field *f, int stratum, const field_cell *c) {
+    int best = -1;
+    uint64_t least = UINT64_MAX;
+    for (int t = 0; t < f->nwant; t++) {
+        const uint64_t key = mix_bits((uint64_t)t);
+        if (f->node_of[t] >= 0 || (stratum >= 0 && (int)f->stratum[t] != stratum) || key >= least ||
+            (c != NULL && !in_cell(f, t, c)))
+            continue;
+        best = t;
+        least = key;
+    }
+    return best;
+}
+
+/* Targets to compare with: a share of the nodes, spread over the strata. */
+static void draw_checks(field *f) {
+    const int share = (int)ceil(CHECK_SHARE * f->nnode);
+    int left = share > LEAST_CHECKS ? share : LEAST_CHECKS;
+    for (bool any = true; any && left > 0;) {
+        any = false;
+        for (int s = 0; s < FIELD_STRATA && left > 0; s++) {
+            const int t = draw(f, s, NULL);
+            if (t >= 0 && add_node(f, f->want[t], NODE_CHECK, 0, t)) {
+                any = true;
+                left--;
+            }
+        }
+    }
+}
+
+/* A natural star within the field: nodes on it and about it. */
+static void add_star(field *f, const double at[2], int nu, int nv) {
+    static const double about[5][2] = {{0, 0}, {0.5, 0}, {-0.5, 0}, {0, 0.5}, {0, -0.5}};
+    double u, v, to[2];
+    to_lattice(f, at, &u, &v);
+    if (u < 0 || u > nu || (f->line ? fabs(v) > 1 : v < 0 || v > nv))
+        return;
+    for (int k = 0; k < (f->line ? 3 : 5); k++) {
+        from_lattice(f, u + about[k][0], f->line ? 0 : v + about[k][1], to);
+        if (!has_source(f, to, 0.25))
+            add_node(f, to, NODE_STAR, 0, -1);
+    }
+}
+
+static status take_stars(const sys *s, field *f) {
+    const status st = ALLOC(f->star, (size_t)s->nsensor, "stars");
+    for (int w = 0; st == MOAO_OK && w < s->nsensor; w++)
+        if (!s->sensors[w].lgs) {
+            f->star[f->nstar][0] = s->sensors[w].dir[0];
+            f->star[f->nstar++][1] = s->sensors[w].dir[1];
+        }
+    return st;
+}
+
+status field_init(const sys *s, double step, const int *exact, int nexact, field *f) {
+    const int margin = REACH;
+    double size[2];
+    unsigned char *need = NULL;
+    status st;
+    *f = (field){.nwant = s->ntarget, .want = (const double(*)[2])s->targets, .step = step};
+    TRY(ALLOC(f->node_of, (size_t)f->nwant, "targets"));
+    TRY(ALLOC(f->stratum, (size_t)f->nwant, "targets"));
+    TRY(ALLOC(f->error, (size_t)f->nwant, "targets"));
+    TRY(take_stars(s, f));
+    for (int t = 0; t < f->nwant; t++)
+        f->node_of[t] = -1;
+    find_frame(f, size);
+    int nu = fit_cells(size[0], step), nv = f->line ? 0 : fit_cells(size[1], step);
+    f->step = size[0] / nu > 0 ? fmax(size[0] / nu, nv > 0 ? size[1] / nv : 0) : step;
+    nu = fit_cells(size[0], f->step);
+    nv = f->line ? 0 : fit_cells(size[1], f->step);
+    const int across = nu + 1 + 2 * margin, down = nv + 1 + 2 * margin;
+    TRY(ALLOC(need, (size_t)across * (size_t)down, "nodes"));
+    memset(need, 0, (size_t)across * (size_t)down);
+    mark(f, need, nu, nv > 0 ? nv : 1, margin);
+    for (int i = 0; i < across * down; i++)
+        f->capacity += need[i];
+    f->capacity += 2 * f->nwant + 5 * f->nstar + LEAST_CHECKS;
+    TRY(ALLOC(f->node, (size_t)f->capacity, "nodes"));
+    for (int j = 0; j < down; j++)
+        for (int i = 0; i < across; i++) {
+            double at[2];
+            from_lattice(f, i - margin, j - margin, at);
+            if (need[j * across + i])
+                add_node(f, at, NODE_LATTICE, 0, -1);
+        }
+    for (int i = 0; i < nexact; i++)
+        add_node(f, f->want[exact[i]], NODE_TARGET, 0, exact[i]);
+    for (int i = 0; i < f->nstar; i++)
+        add_star(f, f->star[i], nu, nv);
+    for (int t = 0; t < f->nwant; t++)
+        f->stratum[t] = stratum_of(f, f->want[t], nu, nv);
+    draw_checks(f);
+done:
+    free(need);
+    if (st != MOAO_OK)
+        field_free(f);
+    return st;
+}
+
+void field_free(field *f) {
+    free(f->node_of);
+    free(f->stratum);
+    free(f->error);
+    free(f->node);
+    free(f->star);
+    free(f->cell);
+    *f = (field){0};
+}
+
+int field_count(const field *f, field_kind kind) {
+    int n = 0;
+    for (int i = 0; i < f->nnode; i++)
+        n += f->node[i].kind == kind;
+    return n;
+}
+
+bool field_pays(const field *f) {
+    return f->nnode <= WORTH * f->nwant;
+}
+
+/* --- nodes that are added */
+
+static status remember(field *f, field_cell c) {
+    if (f->ncell == f->cells) {
+        const int room = f->cells > 0 ? 2 * f->cells : 32;
+        field_cell *more = realloc(f->cell, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return status_fail(MOAO_MEMORY, "no memory for %d cells of nodes", room);
+        f->cell = more;
+        f->cells = room;
+    }
+    f->cell[f->ncell++] = c;
+    return MOAO_OK;
+}
+
+/* The smallest cell about a place. */
+static field_cell cell_at(const field *f, double u, double v) {
+    double side = 1;
+    for (int i = 0; i < f->ncell; i++) {
+        const field_cell *c = &f->cell[i];
+        if (u >= c->u && u < c->u + c->side && (f->line || (v >= c->v && v < c->v + c->side)))
+            side = fmin(side, c->side / 2);
+    }
+    return (field_cell){floor(u / side) * side, f->line ? 0 : floor(v / side) * side, side};
+}
+
+/* All targets of a cell (NULL: all) are nodes from now on. */
+static int take_targets(field *f, int tor, const field_cell *c) {
+    int added = 0;
+    for (int t = 0; t < f->nwant; t++)
+        if (f->node_of[t] < 0 && (c == NULL || in_cell(f, t, c)))
+            added += add_node(f, f->want[t], NODE_REFINED, tor, t);
+    return added;
+}
+
+static int count_in(const field *f, const field_cell *c) {
+    int n = 0;
+    for (int t = 0; t < f->nwant; t++)
+        n += f->node_of[t] < 0 && in_cell(f, t, c);
+    return n;
+}
+
+/* Halves a cell: nodes in its middle and in those of its sides, or its targets where they are
+ * fewer; a target of it is compared then. */
+static status halve(field *f, int tor, field_cell c, int *added) {
+    static const double middle[5][2] = {{0.5, 0.5}, {0.5, 0}, {0.5, 1}, {0, 0.5}, {1, 0.5}};
+    const int n = f->line ? 1 : 5, left = count_in(f, &c);
+    double at[2];
+    status st = remember(f, c);
+    if (st != MOAO_OK)
+        return st;
+    if (left <= n) {
+        *added += take_targets(f, tor, &c);
+        return MOAO_OK;
+    }
+    for (int k = 0; k < n; k++) {
+        from_lattice(f, c.u + middle[k][0] * c.side, f->line ? 0 : c.v + middle[k][1] * c.side, at);
+        *added += add_node(f, at, NODE_REFINED, tor, -1);
+    }
+    const int t = draw(f, -1, &c);
+    if (t >= 0 && add_node(f, f->want[t], NODE_CHECK, tor, t))
+        ++*added;
+    return MOAO_OK;
+}
+
+status field_refine_at(field *f, int tor, const double at[2], int *added) {
+    double u, v;
+    to_lattice(f, at, &u, &v);
+    status st = MOAO_OK;
+    for (int k = 0; k < (f->line ? 2 : 4) && st == MOAO_OK; k++) {
+        const double e = 1e-3;
+        st = halve(f, tor, cell_at(f, u + (k & 1 ? e : -e), v + (k & 2 ? e : -e)), added);
+    }
+    return st;
+}
+
+/* Every cell with a target of the stratum that is no node. */
+static status halve_stratum(field *f, int tor, int stratum, int before, int *added) {
+    status st = MOAO_OK;
+    for (int t = 0; t < f->nwant && st == MOAO_OK; t++) {
+        double u, v;
+        bool fresh = false;
+        if ((int)f->stratum[t] != stratum || f->node_of[t] >= 0)
+            continue;
+        to_lattice(f, f->want[t], &u, &v);
+        for (int i = before; i < f->ncell && !fresh; i++)
+            fresh = in_cell(f, t, &f->cell[i]);
+        if (!fresh)
+            st = halve(f, tor, cell_at(f, u, v), added);
+    }
+    return st;
+}
+
+status field_refine(field *f, int tor, double tolerance, const field_check *check, int n,
+                    int *added) {
+    const int before = f->ncell;
+    int failed[FIELD_STRATA] = {0}, of[FIELD_STRATA] = {0};
+    status st = MOAO_OK;
+    *added = 0;
+    for (int i = 0; i < n; i++) {
+        const field_stratum s = f->stratum[f->node[check[i].node].target];
+        of[s]++;
+        failed[s] += !(check[i].error <= tolerance);
+    }
+    for (int i = 0; i < n && st == MOAO_OK; i++) {
+        field_node *p = &f->node[check[i].node];
+        double u, v;
+        if (check[i].error <= tolerance)
+            continue;
+        to_lattice(f, p->at, &u, &v);
+        p->kind = NODE_REFINED;
+        st = halve(f, tor, cell_at(f, u, v), added);
+    }
+    for (int s = 0; s < FIELD_STRATA && st == MOAO_OK; s++)
+        if (failed[s] > 1 && 3 * failed[s] > of[s])
+            st = halve_stratum(f, tor, s, before, added);
+    if (st == MOAO_OK && f->ncell > before && !field_pays(f)) /* exact, then */
+        *added += take_targets(f, tor, NULL);
+    return st;
+}
+
+void field_errors(field *f, const double *power, const field_check *check, int n) {
+    double ratio[FIELD_STRATA] = {0}, all = 0, mean = 0;
+    for (int i = 0; i < n; i++)
+        mean += check[i].power / n;
+    for (int i = 0; i < n; i++) {
+        const field_stratum s = f->stratum[f->node[check[i].node].target];
+        const double r = check[i].error / fmax(check[i].power, 0.3 * mean);
+        ratio[s] = fmax(ratio[s], r);
+        all = fmax(all, r);
+    }
+    for (int t = 0; t < f->nwant; t++) {
+        const double r = ratio[f->stratum[t]] > 0 ? ratio[f->stratum[t]] : all;
+        if (f->node_of[t] < 0)
+            f->error[t] = fmax(f->error[t], r * power[t]);
+    }
+}
+
+status field_again(field *f, int i, int tor, int *again) {
+    if (f->nnode == f->capacity)
+        return status_fail(MOAO_INTERNAL, "no place for another node");
+    *again = f->nnode++;
+    f->node[*again] = f->node[i];
+    f->node[*again].kind = NODE_AGAIN;
+    f->node[*again].target = -1;
+    f->node[*again].tor = tor;
+    return MOAO_OK;
+}

@@ -1,0 +1,200 @@
+/* Nodes of a map and what is interpolated from them. */
+#include "field/field.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ARCSEC (1 / ARCSEC_PER_RAD)
+
+static sensor stars[2] = {{.lgs = false, .dir = {5 * ARCSEC, -7 * ARCSEC}}, {.lgs = true}};
+
+/* A square of n x n targets of a side [arcsec], turned; or a line where ny is 1. */
+static sys square(int nx, int ny, double side, double turn) {
+    sys s = {.ntarget = nx * ny, .nsensor = 2, .sensors = stars};
+    s.targets = calloc((size_t)s.ntarget, sizeof *s.targets);
+    for (int i = 0; i < s.ntarget; i++) {
+        const double x = (nx > 1 ? (i % nx) / (nx - 1.0) - 0.5 : 0) * side * ARCSEC,
+                     y = (ny > 1 ? (i / nx) / (ny - 1.0) - 0.5 : 0) * side * ARCSEC;
+        s.targets[i][0] = cos(turn) * x - sin(turn) * y;
+        s.targets[i][1] = sin(turn) * x + cos(turn) * y;
+    }
+    return s;
+}
+
+static void make(const sys *s, double step, field *f) {
+    if (field_init(s, step * ARCSEC, NULL, 0, f) != MOAO_OK)
+        fail_msg("%s", status_message());
+}
+
+typedef double function(double x, double y);
+static double cubic(double x, double y) {
+    return 1 + 0.3 * x - 0.2 * y + 0.01 * x * y - 2e-3 * x * x * x + 1e-3 * x * y * y;
+}
+static double bell(double x, double y) {
+    return exp(-(x * x + y * y) / (2 * 20 * 20));
+}
+static double cusp(double x, double y) {
+    return bell(x, y) - 0.02 * pow(hypot(x - 6, y - 4), 5.0 / 3);
+}
+
+/* Largest difference at targets that no node computes. */
+static double worst(const field *f, function *g) {
+    field_weights w;
+    double most = 0;
+    assert_int_equal(field_interpolate(f, 0, f->nwant, f->want, NULL, &w), MOAO_OK);
+    for (int t = 0; t < f->nwant; t++) {
+        double sum = 0, ones = 0;
+        for (int k = w.first[t]; k < w.first[t + 1]; k++) {
+            const double *at = f->node[w.node[k]].at;
+            assert_true(field_is_source(&f->node[w.node[k]]));
+            sum += w.w[k] * g(at[0] / ARCSEC, at[1] / ARCSEC);
+            ones += w.w[k];
+        }
+        assert_true(fabs(ones - 1) < 1e-10);
+        if (f->node_of[t] >= 0 && field_is_source(&f->node[f->node_of[t]]))
+            assert_true(w.first[t + 1] == w.first[t] + 1 && w.node[w.first[t]] == f->node_of[t]);
+        most = fmax(most, fabs(sum - g(f->want[t][0] / ARCSEC, f->want[t][1] / ARCSEC)));
+    }
+    field_weights_free(&w);
+    return most;
+}
+
+/* Cubics are exact, also on a turned line and on a list without rows; half the step makes a smooth
+ * function at least 5 times as exact. */
+static void test_interpolation(void **state) {
+    (void)state;
+    sys s = square(21, 21, 50, 0), line = square(40, 1, 60, 0.4), turned = square(19, 19, 50, 0.3);
+    field f;
+    make(&s, 10, &f);
+    assert_true(worst(&f, cubic) < 1e-8);
+    const double coarse = worst(&f, bell);
+    field_free(&f);
+    make(&s, 5, &f);
+    const double fine = worst(&f, bell);
+    if (!(fine < coarse / 5 && coarse < 2e-2))
+        fail_msg("errors %.2e of a step, %.2e of half of it", coarse, fine);
+    field_free(&f);
+    make(&line, 6, &f);
+    assert_true(f.line && f.nnode < 40);
+    assert_true(worst(&f, cubic) < 1e-8);
+    field_free(&f);
+    make(&turned, 8, &f);
+    assert_true(worst(&f, cubic) < 1e-8);
+    field_free(&f);
+    free(s.targets);
+    free(line.targets);
+    free(turned.targets);
+}
+
+/* A lattice with one row more than the targets on every side, nodes about the natural star alone,
+ * and at least 8 targets of all strata to compare with, the same every time. */
+static void test_nodes(void **state) {
+    (void)state;
+    sys s = square(33, 33, 50, 0);
+    field f, g;
+    make(&s, 10, &f);
+    make(&s, 10, &g);
+    assert_int_equal(field_count(&f, NODE_LATTICE), 8 * 8);
+    assert_in_range(field_count(&f, NODE_STAR), 3, 5);
+    assert_int_equal(field_count(&f, NODE_CHECK), 8);
+    assert_int_equal(f.nnode, g.nnode);
+    int of[FIELD_STRATA] = {0};
+    for (int i = 0; i < f.nnode; i++) {
+        assert_memory_equal(f.node[i].at, g.node[i].at, sizeof f.node[i].at);
+        if (f.node[i].kind == NODE_CHECK)
+            of[f.stratum[f.node[i].target]]++;
+        if (f.node[i].target >= 0)
+            assert_int_equal(f.node_of[f.node[i].target], i);
+    }
+    assert_true(of[STRATUM_CENTRE] >= 2 && of[STRATUM_EDGE] >= 2 && of[STRATUM_STAR] >= 2);
+    assert_true(field_pays(&f));
+    field_free(&f);
+    field_free(&g);
+    const int exact[2] = {7, 500};
+    assert_int_equal(field_init(&s, 10 * ARCSEC, exact, 2, &f), MOAO_OK);
+    assert_int_equal(f.node[f.node_of[7]].kind, NODE_TARGET);
+    assert_int_equal(f.node[f.node_of[500]].kind, NODE_TARGET);
+    field_free(&f);
+    make(&s, 1.5, &f);
+    assert_false(field_pays(&f));
+    field_free(&f);
+    free(s.targets);
+}
+
+/* Compare, add nodes, until it holds; returns the rounds. */
+static int certify(field *f, function *g, double tolerance) {
+    for (int round = 0; round < 20; round++) {
+        field_weights w;
+        field_check check[512];
+        int n = 0, added;
+        assert_int_equal(field_interpolate(f, 0, f->nwant, f->want, NULL, &w), MOAO_OK);
+        for (int i = 0; i < f->nnode; i++) {
+            const int t = f->node[i].target;
+            double sum = 0;
+            if (f->node[i].kind != NODE_CHECK)
+                continue;
+            for (int k = w.first[t]; k < w.first[t + 1]; k++)
+                sum += w.w[k] *
+                       g(f->node[w.node[k]].at[0] / ARCSEC, f->node[w.node[k]].at[1] / ARCSEC);
+            sum -= g(f->want[t][0] / ARCSEC, f->want[t][1] / ARCSEC);
+            check[n++] = (field_check){i, fabs(sum), w.power[t]};
+        }
+        assert_int_equal(field_refine(f, 0, tolerance, check, n, &added), MOAO_OK);
+        if (added == 0)
+            field_errors(f, w.power, check, n);
+        field_weights_free(&w);
+        if (added == 0)
+            return round;
+    }
+    return 20;
+}
+
+/* A smooth function holds at once; roughness at a place is found where a drawn target is near, and
+ * nodes are added there until the error is within the tolerance; a function that is rough
+ * everywhere makes every target a node. */
+static void test_refine(void **state) {
+    (void)state;
+    sys s = square(33, 33, 50, 0);
+    field f;
+    make(&s, 7, &f);
+    assert_int_equal(certify(&f, bell, 2e-3), 0);
+    for (int t = 0; t < f.nwant; t++)
+        assert_true((f.error[t] > 0) == (f.node_of[t] < 0) && f.error[t] < 1e-2);
+    field_free(&f);
+    make(&s, 7, &f);
+    const int before = f.nnode;
+    const int rounds = certify(&f, cusp, 2e-3);
+    if (!(rounds > 0 && rounds < 10 && f.nnode > before && f.nnode < f.nwant))
+        fail_msg("%d rounds, %d nodes of %d", rounds, f.nnode, before);
+    field_free(&f);
+    free(s.targets);
+}
+
+static double noise(double x, double y) {
+    return fmod(fabs(sin(12.9898 * x + 78.233 * y) * 43758.5453), 1.0);
+}
+
+static void test_rough(void **state) {
+    (void)state;
+    sys s = square(25, 25, 50, 0);
+    field f;
+    make(&s, 7, &f);
+    certify(&f, noise, 1e-4);
+    for (int t = 0; t < f.nwant; t++)
+        assert_true(f.node_of[t] >= 0);
+    field_free(&f);
+    free(s.targets);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_interpolation),
+                                       cmocka_unit_test(test_nodes), cmocka_unit_test(test_refine),
+                                       cmocka_unit_test(test_rough)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
