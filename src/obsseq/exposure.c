@@ -148,11 +148,11 @@ static status keep_common(const obsseq *o, obsexposure *ex) {
 
 typedef struct { /* results of this rank, by target that it owns */
     double *scalars;
-    float *images;
-    size_t ns, np; /* of a target */
-    size_t nq;     /* of its scalars those that are not the error budget's */
-    double path;   /* of a radian at the first wavelength [m] */
-    int first;     /* of them */
+    float *images, *kept;
+    size_t ns, np, nkept; /* of a target */
+    size_t nq;            /* of its scalars those that are not the error budget's */
+    double path;          /* of a radian at the first wavelength [m] */
+    int first;            /* of them */
 } results;
 
 /* This rank's part of x'C z for the i-th target of the probe, C = W Cpm' of the k-th current; dx: x
@@ -209,9 +209,30 @@ done:
     return st;
 }
 
+/* Images of the sums where they are kept: of sums and logs, copies of which are in transit. */
+static status make_kept(obsseq *o, int slot) {
+    engine *e = &o->t.e;
+    const int64_t nsep = (int64_t)psf_sep_count(o->ps), nlogs = nsep * psf_wavelengths(o->ps);
+    double *logs = o->logs != NULL ? o->kept[slot] + nsep : NULL;
+    status st = MOAO_OK;
+    if (logs != NULL) {
+        TRY(o->img->logs(o->imager, o->sum, o->pairwise, o->logs));
+        TRY(engine_copy(e, logs, o->logs, nlogs));
+    }
+    TRY(engine_copy(e, o->kept[slot], o->sum, nsep));
+    if (o->last == o->img)
+        return o->last->images(o->last_imager, slot, o->sum, o->mtt, o->logs);
+    TRY(engine_sync(e));
+    st = o->last->images(o->last_imager, slot, o->kept[slot], o->average, logs);
+done:
+    return st;
+}
+
 /* Images of the sums, where those are or on the host. */
 static status make_images(obsseq *o, int slot) {
     engine *e = &o->t.e;
+    if (o->keep)
+        return make_kept(o, slot);
     const int64_t nsep = (int64_t)psf_sep_count(o->ps);
     const int64_t pairs = (int64_t)(psf_pairwise_count(o->ps) * sizeof(float));
     status st;
@@ -278,6 +299,9 @@ static status finish_psf(obsseq *o, int k, results *r) {
     TRY(comm_fault(o->t.e.c, "device"));
     TRY(o->last->collect(o->last_imager, k % PSF_SLOTS, r->scalars + i * r->ns,
                          r->images != NULL ? r->images + i * r->np : NULL));
+    const double *sum = o->kept[k % PSF_SLOTS];
+    if (r->kept != NULL)
+        psf_keep(o->ps, sum, o->average, sum + psf_sep_count(o->ps), r->kept + i * r->nkept);
     if (o->budget.mirror != NULL)
         budget_fill(&o->t, &o->budget, k, r->scalars[i * r->ns + 2] * r->path * r->path,
                     r->scalars + i * r->ns + r->nq);
@@ -426,6 +450,9 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
     report *rep = t->e.rep;
     double from = report_now();
     status st = ALLOC(r.scalars, (size_t)most * r.ns, "results");
+    r.nkept = b->nkept;
+    if (st == MOAO_OK && b->nkept > 0)
+        st = ALLOC(r.kept, (size_t)most * b->nkept, "what is kept of nodes");
     if (st == MOAO_OK && b->crop > 0)
         st = ALLOC(r.images, (size_t)most * r.np, "PSFs of a rank");
     if (look != NULL) {
@@ -442,9 +469,10 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
     rep->wall[STAGE_EXPOSURE] += report_now() - from - o->psf_seconds;
     from = report_now() - o->psf_seconds;
     if ((st = engine_agree(&t->e, STAGE_PSF, st)) == MOAO_OK)
-        st = obsseq_collect(t, r.scalars, r.images, b);
+        st = obsseq_collect(t, r.scalars, r.images, r.kept, b);
     rep->wall[STAGE_PSF] += report_now() - from;
     free(r.scalars);
     free(r.images);
+    free(r.kept);
     return st;
 }

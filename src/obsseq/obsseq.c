@@ -39,6 +39,11 @@ static status take_imager(obsseq *o) {
         TRY(engine_doubles(e, (int64_t)psf_pairwise_count(o->ps), "pairs of points",
                            &o->pair_sums));
     TRY(e->be->alloc_host(e->ctx, nsep * sizeof(double), (void **)&o->average));
+    if (o->keep && pairs > 0)
+        TRY(engine_doubles(e, (int64_t)nsep * psf_wavelengths(o->ps), "logs of pairs", &o->logs));
+    for (int i = 0; o->keep && i < PSF_SLOTS; i++)
+        TRY(e->be->alloc_host(e->ctx, (1 + (size_t)psf_wavelengths(o->ps)) * nsep * sizeof(double),
+                              (void **)&o->kept[i]));
     residual_rows(&o->t, &i0, &ni);
     if (e->collective && !psf_is_phase(o->ps))
         TRY(engine_doubles(e, (int64_t)ni * e->rows, "rows of D+ Ctt D+'", &o->truth));
@@ -49,7 +54,7 @@ done:
 status obsseq_open(const obsseq_setup *u, obsseq *o, int *chunk) {
     tor_setup of = u->tor;
     status st;
-    *o = (obsseq){.ps = u->ps, .edge = u->edge, .tolerance = u->tolerance};
+    *o = (obsseq){.ps = u->ps, .edge = u->edge, .tolerance = u->tolerance, .keep = u->keep};
     TRY(tor_open(&u->tor, &o->t));
     o->t.e.phase = psf_is_phase(u->ps);
     TRY(comm_agree(u->tor.c, take_imager(o)));
@@ -73,7 +78,9 @@ void obsseq_close(obsseq *o) {
         e->be->release_host(e->ctx, o->host_pairwise);
         phase_close(&o->t, &o->phase);
         budget_close(&o->t, &o->budget);
-        ENGINE_RELEASE(e, o->sum, o->mtt, o->truth, o->pairwise, o->pair_sums);
+        ENGINE_RELEASE(e, o->sum, o->mtt, o->truth, o->pairwise, o->pair_sums, o->logs);
+        for (int i = 0; i < PSF_SLOTS; i++)
+            e->be->release_host(e->ctx, o->kept[i]);
         e->be->release_host(e->ctx, o->average);
     }
     tor_close(&o->t);
@@ -91,11 +98,12 @@ status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look
 }
 
 /* Ranks make PSFs of consecutive targets, in the order of the ranks. */
-status obsseq_collect(const tor *t, const double *scalars, const float *images, result_block *b) {
+status obsseq_collect(const tor *t, const double *scalars, const float *images, const float *kept,
+                      result_block *b) {
     const int ns = (int)store_scalars(b->nlambda, b->nbox, b->nbudget),
               np = b->nlambda * b->crop * b->crop;
     const comm *c = t->e.c;
-    MPI_Datatype of_scalars, of_image; /* an int counts targets */
+    MPI_Datatype of_scalars, of_image, of_kept; /* an int counts targets */
     int *count = NULL, mine, k0;
     status st = ALLOC(count, 2 * (size_t)c->size, "targets of the ranks");
     if ((st = comm_agree(c, st)) != MOAO_OK)
@@ -103,6 +111,8 @@ status obsseq_collect(const tor *t, const double *scalars, const float *images, 
     team_owned(&t->t, &t->ch, t->t.member, &k0, &mine);
     MPI_Type_contiguous(ns, MPI_DOUBLE, &of_scalars);
     MPI_Type_contiguous(np, MPI_FLOAT, &of_image);
+    MPI_Type_contiguous((int)b->nkept, MPI_FLOAT, &of_kept);
+    MPI_Type_commit(&of_kept);
     MPI_Type_commit(&of_scalars);
     MPI_Type_commit(&of_image);
     TIMED_WAIT(t->e.rep, STAGE_PSF, MPI_Gather(&mine, 1, MPI_INT, count, 1, MPI_INT, 0, c->mpi));
@@ -112,6 +122,9 @@ status obsseq_collect(const tor *t, const double *scalars, const float *images, 
                 c->mpi);
     if (images != NULL)
         MPI_Gatherv(images, mine, of_image, b->images, count, count + c->size, of_image, 0, c->mpi);
+    if (kept != NULL)
+        MPI_Gatherv(kept, mine, of_kept, b->kept, count, count + c->size, of_kept, 0, c->mpi);
+    MPI_Type_free(&of_kept);
     MPI_Type_free(&of_scalars);
     MPI_Type_free(&of_image);
     free(count);

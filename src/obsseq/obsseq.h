@@ -18,6 +18,7 @@ typedef struct { /* borrowed */
     const mirror_budget *mirror; /* NULL: no error budget */
     int edge; /* of an operator that is not exact: the target that is computed in both ways */
     double tolerance; /* largest difference of a Strehl ratio or ensquared energy of it */
+    bool keep; /* what images are made of is kept of every target, to interpolate between them */
 } obsseq_setup;
 
 typedef struct {
@@ -39,8 +40,11 @@ typedef struct {
     float *host_pairwise; /* pinned, beside host_sum */
     double *truth;        /* rows of P Ctt P' */
     double *average;      /* pinned: mtt in transit */
-    double psf_seconds;   /* of an exposure, where PSFs are made at once */
-    probe *look;          /* what the current exposure is checked by; NULL: nothing */
+    bool keep;
+    double *logs;            /* on the device, ln c of each wavelength; NULL: not wanted */
+    double *kept[PSF_SLOTS]; /* pinned: sums and logs, of the target in a slot */
+    double psf_seconds;      /* of an exposure, where PSFs are made at once */
+    probe *look;             /* what the current exposure is checked by; NULL: nothing */
 } obsseq;
 
 typedef struct {  /* what an exposure has in common for all targets and chunks; zeroed: not made yet
@@ -83,7 +87,21 @@ status obsseq_forms(obsseq *o, const profile *p, bool shifted, const probe *look
                     const residual_check_forms *f);
 
 /* Collective. Results of the targets that each rank makes PSFs of (team_owned), to *b on rank 0.
- * images: NULL on every rank, or on none. */
-status obsseq_collect(const tor *t, const double *scalars, const float *images, result_block *b);
+ * images, kept: NULL on every rank, or on none. */
+status obsseq_collect(const tor *t, const double *scalars, const float *images, const float *kept,
+                      result_block *b);
+
+/* Local. Results of n directions that were not computed, under a profile: number i of what is kept
+ * is the sum of w[k] kept[node[k]][i], k from first[row] to first[row + 1], kept in rows of
+ * psf_kept_count numbers. scalars: [n][nlambda (3 + nbox)]; images: [n][nlambda][crop][crop], NULL:
+ * not wanted. ex has, or gets, the fitting error. Of an executor that keeps, between exposures. */
+typedef struct {
+    int n; /* directions, rows of weights */
+    const int *first, *node;
+    const double *w;
+    const float *kept;
+} obsseq_rows;
+status obsseq_interpolate(obsseq *o, const profile *p, obsexposure *ex, const obsseq_rows *rows,
+                          double *scalars, float *images);
 
 #endif

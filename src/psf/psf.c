@@ -281,6 +281,14 @@ bool psf_is_mapped(const psf *p) {
     return p->mapped;
 }
 
+int psf_wavelengths(const psf *p) {
+    return p->nlambda;
+}
+
+int psf_boxes(const psf *p) {
+    return p->nbox;
+}
+
 double psf_wavelength(const psf *p, int ilambda) {
     return p->lambda[ilambda];
 }

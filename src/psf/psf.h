@@ -75,6 +75,8 @@ void psf_free(psf *p);
 int psf_grid_size(const psf *p); /* N */
 int psf_crop_size(const psf *p);
 double psf_grid_pixel(const psf *p);               /* [m] */
+int psf_wavelengths(const psf *p);                 /* their number */
+int psf_boxes(const psf *p);                       /* of ensquared energies */
 double psf_wavelength(const psf *p, int ilambda);  /* [m] */
 double psf_image_pixel(const psf *p, int ilambda); /* lambda/(N pixel) [rad] */
 size_t psf_bytes(const sys *s, const psf_opts *o); /* memory that psf_init takes, for the plan */
