@@ -83,6 +83,9 @@ static void print_budget(const params *par) {
     if (params_wants_budget(par) && par->psf_residual == RESIDUAL_SENSOR)
         say("error budget", "psf.residual: sensor: %s, as its truth sensor sees both as slopes",
             BUDGET_WITHOUT_WORDS);
+    else if (params_wants_budget(par) && par->reconstructor_fit == FIT_PHASE)
+        say("error budget", "reconstructor.fit: phase: %s, as no truth sensor is meant",
+            BUDGET_FIT_WORDS);
 }
 
 static void print_motion(const setup *u) {

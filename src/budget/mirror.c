@@ -118,7 +118,8 @@ static status add_phase(const comm *c, const sys *s, const psf *p, const double 
     TRY(ALLOC(b->influence, v * v, "shapes of the mirror"));
     TRY(mirror_shapes(p, s->dm.nact, mean, b->influence));
     TRY(fitting_variance(c, s, p, b->n, b->L0, sums));
-    st = add_uncorrected(c, s, p, dplus, b, mean, sums + b->n);
+    if (!s->fit.phase)
+        st = add_uncorrected(c, s, p, dplus, b, mean, sums + b->n);
 done:
     free(mean);
     return st;
@@ -135,7 +136,7 @@ static status init_of_phase(const comm *c, const sys *s, const psf *p, const dou
     comm_sum(c, sums, 2 * n);
     for (size_t i = 0; i < n; i++) {
         b->fitting[i] = sums[i];
-        b->aliasing[i] = sums[n + i] - sums[i];
+        b->aliasing[i] = s->fit.phase ? 0 : sums[n + i] - sums[i];
     }
 done:
     free(sums);
@@ -172,12 +173,13 @@ size_t mirror_budget_bytes(const sys *s) {
 size_t mirror_budget_work(const sys *s, const psf_opts *o) {
     if (!o->phase)
         return 0;
-    const size_t truth = truth_bytes(s, psf_points_of(s, o)), fitting = fitting_bytes(s, o);
+    const size_t truth = s->fit.phase ? 0 : truth_bytes(s, psf_points_of(s, o)),
+                 fitting = fitting_bytes(s, o);
     return truth > fitting ? truth : fitting;
 }
 
 double mirror_budget_flops(const sys *s, const psf_opts *o) {
     if (!o->phase)
         return 0;
-    return fitting_flops(s, o) + truth_flops(s, psf_points_of(s, o));
+    return fitting_flops(s, o) + (s->fit.phase ? 0 : truth_flops(s, psf_points_of(s, o)));
 }

@@ -22,8 +22,10 @@ typedef struct {
 
 /* Collective; the panels of the truth sensor's slopes are shared out over the ranks. dplus: v x t,
  * on every rank. Where p is without psf_opts.phase the fitting error is the ideal filter's, and
- * there is no aliasing: the truth sensor's is in the tomography. Layers with more than 16 different
- * outer scales are taken from a table over their logarithm. free: fine on {0}. */
+ * there is no aliasing: the truth sensor's is in the tomography. Nor is there where commands are
+ * fitted to the phase, whose `dplus` is not looked at: no truth sensor is meant there. Layers with
+ * more than 16 different outer scales are taken from a table over their logarithm. free: fine on
+ * {0}. */
 status mirror_budget_init(const comm *c, const sys *s, const psf *p, const double *dplus,
                           const atmos *a, mirror_budget *b);
 void mirror_budget_free(mirror_budget *b);

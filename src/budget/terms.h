@@ -21,6 +21,7 @@ enum {
  * which is said wherever a budget is shown. */
 #define BUDGET_WITHOUT "WFE_NONE"
 #define BUDGET_WITHOUT_WORDS "servo lag and aliasing are in the tomography"
+#define BUDGET_FIT_WORDS "aliasing is in the tomography" /* of reconstructor.fit: phase */
 
 /* A variance as a root mean square with its sign [m]. */
 double budget_rms(double variance);

@@ -48,6 +48,12 @@ status engine_load(engine *e, const profile *p) {
     return st != MOAO_OK ? st : engine_agree_now(e, STAGE_MATCOV, engine_use(e, mc));
 }
 
+status engine_fill_right(const engine *e, backend_cov_target *target, backend_type t, int64_t j,
+                         int64_t n, void *a) {
+    return e->s->fit.phase ? e->mat->fill_cpm(target, t, e->t, e->x, e->y, j, n, a, e->t)
+                           : e->mat->fill_ctm(target, t, 0, e->t, j, n, a, e->t);
+}
+
 status engine_agree_now(const engine *e, stage stg, status st) {
     if (e->collective)
         TIMED_WAIT(e->rep, stg, st = comm_agree(e->c, st));

@@ -23,10 +23,12 @@ typedef struct {
     bool collective;           /* ranks use the same panels at the same time: local failures are
                                agreed on at once (engine_agree_now) */
     backend_ctx *ctx, *low;    /* low: a stream of low priority */
-    int64_t m, t, rows, width; /* measurements, truth-sensor slopes, rows of W of a target;
-                                  columns of a panel */
-    double one_target;         /* bytes that the plan takes for one target, for messages */
-    matcov *mc;                /* covariances loaded last */
+    int64_t m, t, rows, width; /* measurements; rows of a right-hand side (sys_fit_rows), rows of W
+                                  of a target; columns of a panel */
+    const double *x, *y; /* points of the pupil that commands are fitted to [m], on the device;
+                            NULL: to slopes */
+    double one_target;   /* bytes that the plan takes for one target, for messages */
+    matcov *mc;          /* covariances loaded last */
     backend_cov *cov;
     void *work; /* shared by all that comes in stream order */
     size_t lwork;
@@ -49,6 +51,11 @@ status engine_agree_now(const engine *e, stage stg, status st);
 /* Collective. As comm_agree, for what ends the run: other ranks leave their work, and the message
  * says how to go on after a failure of the device. */
 status engine_agree(const engine *e, stage stg, status st);
+
+/* Local. What W is fitted to, of a target that was aimed: columns j .. j + n of Ctm or, in its
+ * place, of Cpm at the points, e->t x n, type D or S, leading dimension e->t. */
+status engine_fill_right(const engine *e, backend_cov_target *target, backend_type t, int64_t j,
+                         int64_t n, void *a);
 
 /* Local. Waits for the stream; MOAO_INTERNAL, without a message, when another rank failed. */
 status engine_sync(engine *e);

@@ -53,7 +53,7 @@ int64_t fp16_place(int64_t m) {
 }
 
 static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
-    const size_t m = c->s->m, t = c->s->t, v = (size_t)c->rows, w = c->width;
+    const size_t m = c->s->m, t = sys_fit_rows(c->s), v = (size_t)c->rows, w = c->width;
     const size_t h = sizeof(backend_f16), d = sizeof(double), v8 = (size_t)fp16_rows(c->rows);
     const fp16_factor_options o = fp16_factor_defaults((int64_t)m, c->rows, 0);
     const size_t n = v < SAMPLE ? v : SAMPLE, tile = (size_t)o.tile;
@@ -219,7 +219,7 @@ static status sample_rows(split_factor *x, double *b, double *room) {
     TRY(e->mat->aim(x->target, x->direction, false));
     for (int64_t j = 0, w; j < e->m; j += w) {
         w = engine_width(e, j, e->m);
-        TRY(e->mat->fill_ctm(x->target, BACKEND_D, 0, t, j, w, ctm, t));
+        TRY(engine_fill_right(e, x->target, BACKEND_D, j, w, ctm));
         TRY(engine_gemm(e, 'N', 'N', n, w, t, 1.0, p, n, ctm, t, 0.0, b + j * n, n));
     }
 done:

@@ -23,7 +23,7 @@ static int targets_in(const device_plan *p, double bytes) {
 
 void device_plan_make(const linop_pair *pair, const device_wants *w, const sys *s,
                       const psf_opts *o, device_plan *p) {
-    const size_t m = s->m, t = s->t, v = (size_t)w->rows, d = sizeof(double);
+    const size_t m = s->m, t = sys_fit_rows(s), v = (size_t)w->rows, d = sizeof(double);
     const size_t tables = pair->product->together ? 0 : matcov_target_bytes(s, w->nlayer);
     linop_bytes of = {0};
     memset(p, 0, sizeof *p);
@@ -50,7 +50,8 @@ void device_plan_make(const linop_pair *pair, const device_wants *w, const sys *
     p->per_target = of.per_target;
     p->target = of.target;
     p->least = of.least;
-    add(p, "command matrix D+", command_bytes(v, t, w->way, o->phase));
+    add(p, s->fit.phase ? "command matrix F" : "command matrix D+",
+        command_bytes(v, t, w->way, o->phase));
     add(p, "panels of Ctm and of W T - D+ Ctm",
         (command_panel_rows(v, t, w->way) + v) * p->width * d);
     /* single pairs of points: on the host itself the PSF's own, which the host's plan counts */

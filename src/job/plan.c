@@ -2,6 +2,7 @@
 
 #include "base/machine_constants.h"
 #include "obsseq/budget.h"
+#include "obsseq/fit.h"
 
 #include "matcov/matcov.h"
 #include "tor/command.h"
@@ -52,6 +53,8 @@ plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o) {
         atmos_exposures_of(a, k, &first, &end);
         z.nexposure = end - first > z.nexposure ? end - first : z.nexposure;
     }
+    if (s->fit.phase)
+        z.command = fit_work_bytes(s, o);
     if (o->budget) {
         const size_t start = mirror_budget_work(s, o) + mirror_budget_bytes(s);
         z.command = start > z.command ? start : z.command;
@@ -119,7 +122,8 @@ static void add_item(plan *p, const char *name, size_t bytes) {
 static void count_memory(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                          const machine_room *room, const plan_sizes *z, int g, int kg, plan *p) {
     const int nrank = room->nrank;
-    const size_t m = s->m, t = s->t, v = (size_t)s->dm.nact, w = p->width, d = sizeof(double);
+    const size_t m = s->m, t = sys_fit_rows(s), v = (size_t)s->dm.nact, w = p->width,
+                 d = sizeof(double);
     const size_t nl = (v + (size_t)g - 1) / (size_t)g, ld = (size_t)kg * nl;
     const size_t ngroup = (size_t)(nrank / g), chunk = ngroup * (size_t)kg;
     linop_bytes of = {0};
@@ -134,7 +138,8 @@ static void count_memory(const params *par, const sys *s, const atmos *a, const 
                    &of);
     p->nitem = 0;
     add_item(p, "program and libraries", room->base);
-    add_item(p, "command matrix D+", command_bytes(v, t, z->way[1], o->phase));
+    add_item(p, s->fit.phase ? "command matrix F" : "command matrix D+",
+             command_bytes(v, t, z->way[1], o->phase));
     add_item(p, "PSF plans and fitting errors", z->psf);
     add_item(p, "tables of covariances", z->tables + (size_t)kg * z->target_tables);
     for (int i = 0; i < of.nitem; i++)
@@ -246,7 +251,8 @@ typedef struct { /* inner sizes of the products that make P Ctm, for W and in an
 } projection;
 
 static projection projection_of(const plan *p, const sys *s, const psf_opts *o) {
-    const double v = s->dm.nact, t = (double)s->t, inner = p->way != COMMAND_MATRIX ? v : t;
+    const double v = s->dm.nact, t = (double)sys_fit_rows(s),
+                 inner = p->way != COMMAND_MATRIX ? v : t;
     const bool own = p->pair->product->own_products;
     const bool raw = p->way == COMMAND_RAW && !o->phase && !own && p->group_size == 1;
     return (projection){.solve = p->pair->factor->split ? t
@@ -261,7 +267,7 @@ static projection projection_of(const plan *p, const sys *s, const psf_opts *o) 
 
 static void count_work(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                        plan *p) {
-    const double m = (double)s->m, t = (double)s->t, v = s->dm.nact;
+    const double m = (double)s->m, t = (double)sys_fit_rows(s), v = s->dm.nact;
     const double nt = s->ntarget, ntor = a->ntor, ne = a->nexposure;
     const double points = (double)psf_points_of(s, o);
     const projection of = projection_of(p, s, o);
@@ -309,7 +315,7 @@ static void count_host(const params *par, const sys *s, const psf_opts *o, const
     p->nitem = 0;
     add_item(p, "program and libraries", base);
     add_item(p, "command matrix D+ and its making",
-             command_bytes(v, s->t, z->way[room->host], true) + z->command);
+             command_bytes(v, sys_fit_rows(s), z->way[room->host], true) + z->command);
     add_item(p, "PSF plans and fitting errors", z->psf);
     add_item(p, "sampled residual", 2 * v * (size_t)par->compute_residual_columns * d);
     if (o->budget)
@@ -397,7 +403,7 @@ status plan_check_host(const plan *p, const machine_room *room) {
  */
 void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
                    const machine_room *room, double rate) {
-    const double m = (double)s->m, t = (double)s->t, v = s->dm.nact, n = room->nrank;
+    const double m = (double)s->m, t = (double)sys_fit_rows(s), v = s->dm.nact, n = room->nrank;
     const bool device = !p->pair->factor->collective && !room->host;
     const double threads = device ? MACHINE_DEVICE_THREADS : room->threads;
     const int ngroup = room->nrank / p->group_size;

@@ -84,7 +84,7 @@ static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
     const size_t nimage = (size_t)b.nt * (size_t)b.nlambda;
     const double m = (double)r->u.s.m, v = r->u.s.dm.nact;
     begin_part(r, r->pl.time.common + r->pl.time.exposure * b.nt,
-               b.nt * v * m * (m + 2 * (double)r->u.s.t + 2 * v));
+               b.nt * v * m * (m + 2 * (double)sys_fit_rows(&r->u.s) + 2 * v));
     status st = MOAO_OK;
     if (is_root(r)) {
         progress_step("exposure %d/%d, targets %d-%d of %d", e + 1, r->u.a.nexposure, t0 + 1, t1,
@@ -150,13 +150,15 @@ static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
     double residual;
     status st;
     const double m = (double)r->u.s.m, rows = (double)(t1 - t0) * r->u.s.dm.nact;
-    begin_part(r, r->pl.time.solve * (t1 - t0), 2 * rows * m * (m + (double)r->u.s.t));
+    begin_part(r, r->pl.time.solve * (t1 - t0), 2 * rows * m * (m + (double)sys_fit_rows(&r->u.s)));
     if (is_root(r))
         progress_step("reconstructor %d/%d, targets %d-%d of %d", k + 1, r->u.a.ntor, t0 + 1, t1,
                       r->u.s.ntarget);
     TRY(tor_solve(&r->seq.t, t0, t1 - t0, &residual));
     if (is_root(r) && !isnan(residual)) {
-        progress_note("  |W Cmm - D+ Ctm| / |D+ Ctm| = %.1e", residual);
+        progress_note(r->u.s.fit.phase ? "  |W Cmm - F Cpm| / |F Cpm| = %.1e"
+                                       : "  |W Cmm - D+ Ctm| / |D+ Ctm| = %.1e",
+                      residual);
         /* a W that is not exact: its effect is sampled */
         const double usual = 10 * linop_expected(r->seq.t.op);
         if (!(residual <= fmax(r->u.par.compute_residual_tolerance, usual)))

@@ -5,6 +5,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "factor/tlr_group.h"
+#include "obsseq/fit.h"
 #include "tor/command.h"
 
 #include <math.h>
@@ -303,12 +304,16 @@ tor_setup run_tor_setup(run *r) {
     for (int i = 1; i < r->u.a.nprofile; i++)
         if (r->u.a.profiles[i].nlayer > largest->nlayer)
             largest = &r->u.a.profiles[i];
+    const double *x = NULL, *y = NULL;
+    if (r->u.s.fit.phase)
+        psf_points(r->u.ps, &x, &y);
     return (tor_setup){.pair = p->pair,
                        .be = r->device.be != NULL ? r->device.be : &backend_cpu,
                        .c = r->c,
                        .s = &r->u.s,
                        .rep = &r->rep,
                        .proj = r->dplus,
+                       .fit = {x, y},
                        .inverse = r->inverse,
                        .raw = r->way == COMMAND_RAW && !r->u.o.phase,
                        .nrow = r->u.s.dm.nact,
@@ -415,13 +420,18 @@ static status command_of_device(run *r, command_inverse *inverse, bool *made) {
     return st;
 }
 
-/* Collective. D+, and H where it is wanted and exact. */
+/* Collective. D+, and H where it is wanted and exact; F in its place where commands are fitted to
+ * the phase. */
 static status make_command(run *r) {
     const sys *s = &r->u.s;
     const size_t v = (size_t)s->dm.nact;
     bool keep = r->way != COMMAND_MATRIX, made = false;
     command_inverse inverse;
-    status st = ALLOC(r->dplus, v * s->t, "command matrix D+");
+    status st = ALLOC(r->dplus, v * sys_fit_rows(s), "command matrix D+");
+    if (s->fit.phase) {
+        TRY(comm_agree(r->c, st));
+        return fit_init(r->c, s, r->u.ps, r->dplus);
+    }
     if (st == MOAO_OK && (keep || !on_host(r)))
         st = ALLOC(r->inverse, v * v, "inverse of the mirror");
     TRY(comm_agree(r->c, st));

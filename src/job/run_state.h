@@ -26,7 +26,7 @@ typedef struct {
     accuracy acc;
     verify ver;
     store *st;            /* rank 0 only */
-    double *dplus;        /* v x t */
+    double *dplus;        /* P: D+, v x t, or F where commands are fitted to the phase */
     double *inverse;      /* H of D+ = H D' (tor/command.h), v x v; NULL: D+ is applied as it is */
     command_way way;      /* in which D+ is applied, if H is exact */
     mirror_budget mirror; /* where an error budget is wanted */

@@ -134,6 +134,7 @@ status setup_init(const comm *c, const cmdline *cl, setup *u) {
     TRY(comm_agree(c, st));
     choose_oversampling(&u->par, &u->s, &u->a);
     params_psf_opts(&u->par, &u->o);
+    u->s.fit.points = u->s.fit.phase ? psf_points_of(&u->s, &u->o) : 0;
     if (u->o.crop == 0)
         u->o.crop = CROP_DEFAULT;
     TRY(static_map_read(c, &u->par, &u->map));

@@ -55,6 +55,8 @@ void maps_budget_header(fitsout *o, const maps_data *m, int first) {
     fitsout_comment(o, "_LONG: of the mean of the variances.");
     if (m->par->psf_residual == RESIDUAL_SENSOR)
         fitsout_text(o, BUDGET_WITHOUT, BUDGET_WITHOUT_WORDS, "of psf.residual sensor");
+    else if (m->par->reconstructor_fit == FIT_PHASE)
+        fitsout_text(o, BUDGET_WITHOUT, BUDGET_FIT_WORDS, "of reconstructor.fit phase");
 }
 
 void maps_budget_cells(fitsout *o, const maps_data *m, int first, int t) {

@@ -166,6 +166,8 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
         snprintf(key, sizeof key, "LAMBDA%d", i + 1);
         fitsout_real(o, key, m->par->psf_wavelengths.v[i] * 1e6, "[um] wavelength");
     }
+    fitsout_text(o, "FIT", m->par->reconstructor_fit == FIT_PHASE ? "phase" : "slopes",
+                 "what commands are fitted to: reconstructor.fit");
     write_average(o, m);
     write_facts(o, m);
     for (; *comments != NULL; comments++)

@@ -83,7 +83,7 @@ static status form_ctm(work *w, int k, double *b) {
         const int64_t nj = m - j < e ? m - j : e;
         if (!is_mine(w))
             continue;
-        TRY(w->e->mat->fill_ctm(w->target, BACKEND_D, 0, t, j, nj, w->tile, t));
+        TRY(engine_fill_right(w->e, w->target, BACKEND_D, j, nj, w->tile));
         TRY(multiply(w, t, nj, 1, w->dq + k * m + j, 1, w->sums, t));
     }
     TRY(fetch(w, t));

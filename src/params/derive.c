@@ -127,6 +127,7 @@ status sys_init(const params *par, sys *s) {
                .zenith = par->telescope_zenith,
                .delay = par->loop_delay + 0.5 * par->loop_integration};
     s->dm = (dmirror){.nssp = par->dm_nssp, .coupling = par->dm_coupling, .mu = par->dm_mu};
+    s->fit.phase = par->reconstructor_fit == FIT_PHASE;
     s->ts = (sensor){.name = "TS", .nssp = par->dm_nssp, .altitude = INFINITY, .mag = 1};
     TRY(ALLOC(s->sensors, (size_t)par->sensors.n, "sensors"));
     s->nsensor = par->sensors.n;

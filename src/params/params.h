@@ -68,6 +68,7 @@ typedef sensor_keys param_sensor_keys;
 
 enum { SENSOR_NGS, SENSOR_LGS };                    /* sensors[].type */
 enum { RESIDUAL_PHASE, RESIDUAL_SENSOR };           /* psf.residual */
+enum { FIT_SLOPES, FIT_PHASE };                     /* reconstructor.fit */
 enum { AVERAGE_AUTO, AVERAGE_EXACT, AVERAGE_MEAN }; /* psf.average, as psf_average_kind */
 enum { NOISE_PUBLISHED, NOISE_GAUSSIAN };           /* sensors[].noise_model */
 enum { SLOPE_GRADIENT, SLOPE_POINTS };              /* sensors[].slope */

@@ -251,6 +251,32 @@ static status check_product(const params *par, const ynode *root) {
                           "expected only one of them");
 }
 
+/* Commands fitted to the phase: what follows from the truth sensor is not there. */
+static status check_fit(const params *par, const ynode *root) {
+    const ynode *list = param_node(root, "output.matrices");
+    char path[PARAM_PATH];
+    if (par->reconstructor_fit != FIT_PHASE)
+        return MOAO_OK;
+    if (par->psf_residual == RESIDUAL_SENSOR)
+        return yaml_tree_fail(
+            param_node(root, "psf.residual"), "psf.residual",
+            "sensor beside reconstructor.fit: phase, whose commands follow from the "
+            "phase at points of the pupil, not from a truth sensor; expected phase, "
+            "or reconstructor.fit=slopes");
+    for (int i = 0; i < par->output_matrices.n; i++) {
+        const char *name = par->output_matrices.v[i];
+        if (strcmp(name, "Cmm") == 0 || strcmp(name, "W") == 0)
+            continue;
+        snprintf(path, sizeof path, "output.matrices[%d]", i);
+        return yaml_tree_fail(
+            list != NULL && list->kind == YAML_TREE_LIST ? list->item[i] : list, path,
+            "%s belongs to a truth sensor, which reconstructor.fit: phase does not "
+            "have; expected Cmm or W, or reconstructor.fit=slopes",
+            name);
+    }
+    return MOAO_OK;
+}
+
 status params_check(params_loader *l) {
     const params *par = l->par;
     status st;
@@ -270,6 +296,7 @@ status params_check(params_loader *l) {
                               "exact needs the residual phase at points of the pupil, which "
                               "psf.residual=sensor does not have; expected auto or mean, or "
                               "psf.residual=phase");
+    TRY(check_fit(par, l->root));
     if (par->psf_oversampling == 1)
         return yaml_tree_fail(param_node(l->root, "psf.oversampling"), "psf.oversampling",
                               "1 is too coarse, expected 2 to 16, or 0: as many as are needed");

@@ -33,7 +33,7 @@ int64_t fp16_area(int64_t m, int64_t t, int64_t v, int64_t width) {
 }
 
 static void bytes(const linop_case *c, const factor_kind *by, linop_bytes *b) {
-    const size_t m = c->s->m, t = c->s->t, v = (size_t)c->rows, w = c->width,
+    const size_t m = c->s->m, t = sys_fit_rows(c->s), v = (size_t)c->rows, w = c->width,
                  np = (size_t)c->points;
     const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
     const size_t nk = (size_t)tiptilt_constants(c->s);

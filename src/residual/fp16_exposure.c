@@ -86,8 +86,8 @@ status fp16_begin(product *base, const wrows *w, double *own) {
     fp16 *x = (fp16 *)base;
     engine *e = base->e;
     const int es = fp16_exponent_of(x, w) + x->et;
-    const double most =
-        FP16_TOP * FP16_TOP * ((double)e->m + ldexp((double)e->t, es - x->ed - x->ec));
+    const double projected = e->s->fit.phase ? 0 : ldexp((double)e->t, es - x->ed - x->ec),
+                 most = FP16_TOP * FP16_TOP * ((double)e->m + projected);
     (void)own;
     x->es = es;
     x->ez = backend_fp16_exponent(most);

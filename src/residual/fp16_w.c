@@ -31,7 +31,7 @@ status fp16_right(product *base, backend_cov_target *target) {
     for (int64_t j = 0, n; j < m; j += n) {
         fp16_pair c = {x->ctm[0], x->ctm[1], t8, 0};
         n = engine_width(e, j, m);
-        TRY(e->mat->fill_ctm(target, BACKEND_S, 0, t, j, n, x->wide, t));
+        TRY(engine_fill_right(e, target, BACKEND_S, j, n, x->wide));
         TRY(fp16_exponent(x, BACKEND_S, t, n, x->wide, &c.exponent));
         TRY(h->split(e->ctx, BACKEND_S, 'A', t, n, c.exponent, x->wide, t, x->ctm[0], t8, x->ctm[1],
                      t8));

@@ -71,7 +71,7 @@ static int64_t grid_own(const product *base) {
 /* --- memory */
 
 static void bytes(const linop_case *z, const factor_kind *by, linop_bytes *b) {
-    const size_t m = z->s->m, t = z->s->t, v = (size_t)z->rows, f = sizeof(float),
+    const size_t m = z->s->m, t = sys_fit_rows(z->s), v = (size_t)z->rows, f = sizeof(float),
                  d = sizeof(double);
     const size_t nk = (size_t)tiptilt_constants(z->s);
     lattice_pairs a;

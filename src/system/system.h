@@ -75,6 +75,11 @@ typedef struct {
     double mu;       /* regularisation of the command matrix D+ (3e-3) */
 } dmirror;
 
+typedef struct {   /* what the commands of a target are fitted to */
+    bool phase;    /* the phase at points of the pupil, else the truth sensor's slopes */
+    size_t points; /* of the former */
+} fit_target;
+
 typedef struct {
     double diameter; /* [m] */
     double obs;      /* central obscuration, fraction of the diameter */
@@ -85,6 +90,7 @@ typedef struct {
     sensor *sensors;
     sensor ts; /* truth sensor: noiseless, at infinity, direction of whatever target is asked for */
     dmirror dm;
+    fit_target fit;
     size_t m; /* measurements, 2 * sum of nsub */
     size_t t; /* truth-sensor measurements, 2 * ts.nsub */
     int ntarget;
@@ -103,6 +109,12 @@ bool sys_actuator_valid(int n, double obs, int ix, int iy);
  * tests. */
 status sys_derive(sys *s);
 void sys_free(sys *s);
+
+/* Rows of the right-hand side that commands are fitted to, in one direction: columns of P
+ * (tor/tor.h). */
+static inline size_t sys_fit_rows(const sys *s) {
+    return s->fit.phase ? s->fit.points : s->t;
+}
 
 /* Photo-electrons per wholly lit subaperture and frame of a sensor's star, and of the background in
  * one pixel. Model section 5. */

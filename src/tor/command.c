@@ -22,31 +22,36 @@ static void add_curvature(const int k[3], double scale, double *a, size_t v) {
                 a[(size_t)k[i] + (size_t)k[j] * v] += scale * l[i] * l[j];
 }
 
-status command_regularise(const sys *s, double *a) {
-    const int n1 = s->dm.nssp + 1, v = s->dm.nact;
-    const double g = (ARCSEC_PER_RAD / s->dm.pitch) * (ARCSEC_PER_RAD / s->dm.pitch);
+status command_regularise_mirror(const dmirror *dm, double g, double mu, double ridge, double *a,
+                                 size_t ld) {
+    const int n1 = dm->nssp + 1, v = dm->nact;
     int *number = NULL; /* of the actuator at a place of the grid, -1: none */
     status st;
     TRY(ALLOC(number, (size_t)n1 * (size_t)n1, "actuator numbers"));
     for (int i = 0; i < n1 * n1; i++)
         number[i] = -1;
     for (int k = 0; k < v; k++)
-        number[s->dm.act[k]] = k;
+        number[dm->act[k]] = k;
     for (int j = 0; j < v; j++)
         for (int i = j; i < v; i++)
-            a[(size_t)i + (size_t)j * (size_t)v] += g / v;
+            a[(size_t)i + (size_t)j * ld] += g / v + (i == j ? g * ridge : 0);
     for (int y = 0; y < n1; y++)
         for (int x = 0; x + 2 < n1; x++) {
             const int *p = number + y * n1 + x,
                       *q = number + x * n1 + y; /* along a row, a column */
             if (p[0] >= 0 && p[1] >= 0 && p[2] >= 0)
-                add_curvature((const int[3]){p[0], p[1], p[2]}, g * s->dm.mu, a, (size_t)v);
+                add_curvature((const int[3]){p[0], p[1], p[2]}, g * mu, a, ld);
             if (q[0] >= 0 && q[n1] >= 0 && q[2 * n1] >= 0)
-                add_curvature((const int[3]){q[0], q[n1], q[2 * n1]}, g * s->dm.mu, a, (size_t)v);
+                add_curvature((const int[3]){q[0], q[n1], q[2 * n1]}, g * mu, a, ld);
         }
 done:
     free(number);
     return st;
+}
+
+status command_regularise(const sys *s, double *a) {
+    const double g = (ARCSEC_PER_RAD / s->dm.pitch) * (ARCSEC_PER_RAD / s->dm.pitch);
+    return command_regularise_mirror(&s->dm, g, s->dm.mu, 0, a, (size_t)s->dm.nact);
 }
 
 status command_normal(const sys *s, const double *d, double *a) {
@@ -179,6 +184,8 @@ command_way command_choose(const sys *s, bool host) {
     static const char *const names[] = {"matrix", "filter", "raw"};
     const char *wanted = test_choice("projection");
     backend_filter f;
+    if (s->fit.phase)
+        return COMMAND_MATRIX;
     if (matcov_interaction_filter(s, &f) != MOAO_OK) {
         status_clear();
         return COMMAND_MATRIX;
@@ -197,31 +204,46 @@ bool command_exact(const command_inverse *inverse) {
     return inverse->condition * DBL_EPSILON <= EXACT;
 }
 
-status command_init(const comm *c, const sys *s, double *dplus, command_inverse *inverse) {
-    int *count = NULL;
-    status st = ALLOC(count, 2 * (size_t)c->size, "columns of D+ per rank");
+status command_deal(const comm *c, size_t n, size_t each, command_columns *of) {
+    const size_t blocks = (n + each - 1) / each;
+    status st = ALLOC(of->count, 2 * (size_t)c->size, "columns of a matrix per rank");
     if ((st = comm_agree(c, st)) != MOAO_OK)
         return st;
-    int *offset = count + c->size;
-    const size_t v = (size_t)s->dm.nact, blocks = (s->t + COLUMNS - 1) / COLUMNS;
+    of->offset = of->count + c->size;
     for (int r = 0; r < c->size; r++) {
-        const size_t from = blocks * (size_t)r / (size_t)c->size * COLUMNS,
-                     to = blocks * (size_t)(r + 1) / (size_t)c->size * COLUMNS;
-        offset[r] = (int)from; /* of whole blocks, the last of which begins before t */
-        count[r] = (int)(to < s->t ? to : s->t) - offset[r];
+        const size_t from = blocks * (size_t)r / (size_t)c->size * each,
+                     to = blocks * (size_t)(r + 1) / (size_t)c->size * each;
+        of->offset[r] = (int)from; /* of whole blocks, the last of which begins before n */
+        of->count[r] = (int)(to < n ? to : n) - of->offset[r];
     }
+    of->first = of->offset[c->rank];
+    of->n = of->count[c->rank];
+    return st;
+}
+
+void command_gather(const comm *c, size_t rows, command_columns *of, double *a) {
+    MPI_Datatype column;
+    MPI_Type_contiguous((int)rows, MPI_DOUBLE, &column);
+    MPI_Type_commit(&column);
+    MPI_Allgatherv(MPI_IN_PLACE, 0, column, a, of->count, of->offset, column, c->mpi);
+    MPI_Type_free(&column);
+    free(of->count);
+}
+
+status command_init(const comm *c, const sys *s, double *dplus, command_inverse *inverse) {
+    command_columns of;
+    status st = command_deal(c, s->t, COLUMNS, &of);
+    if (st != MOAO_OK)
+        return st;
     st = comm_fault(c, "command");
     if (st == MOAO_OK)
-        st = some_columns(s, offset[c->rank], offset[c->rank] + count[c->rank], dplus, inverse);
-    if ((st = comm_agree(c, st)) == MOAO_OK) {
-        if (inverse != NULL) /* so that all decide alike */
-            MPI_Bcast(&inverse->condition, 1, MPI_DOUBLE, 0, c->mpi);
-        MPI_Datatype column;
-        MPI_Type_contiguous((int)v, MPI_DOUBLE, &column);
-        MPI_Type_commit(&column);
-        MPI_Allgatherv(MPI_IN_PLACE, 0, column, dplus, count, offset, column, c->mpi);
-        MPI_Type_free(&column);
+        st = some_columns(s, of.first, of.first + of.n, dplus, inverse);
+    if ((st = comm_agree(c, st)) != MOAO_OK) {
+        free(of.count);
+        return st;
     }
-    free(count);
+    if (inverse != NULL) /* so that all decide alike */
+        MPI_Bcast(&inverse->condition, 1, MPI_DOUBLE, 0, c->mpi);
+    command_gather(c, (size_t)s->dm.nact, &of, dplus);
     return st;
 }

@@ -39,6 +39,21 @@ bool command_exact(const command_inverse *inverse);
  * lower triangle into a (v x v), which is 0 before. */
 status command_normal(const sys *s, const double *d, double *a);
 
+/* Columns of a matrix that all ranks compute: those of a rank, in whole blocks. */
+typedef struct {
+    int *count, *offset; /* [ranks] */
+    int first, n;        /* of this rank */
+} command_columns;
+/* Collective. n columns in blocks of `each`; then all of a (rows, leading dimension rows) on every
+ * rank, and `of` is freed. */
+status command_deal(const comm *c, size_t n, size_t each, command_columns *of);
+void command_gather(const comm *c, size_t rows, command_columns *of, double *a);
+
+/* Local. a, a lower triangle of leading dimension ld, += g (mu L'L + 11'/v + ridge I) of a mirror.
+ */
+status command_regularise_mirror(const dmirror *dm, double g, double mu, double ridge, double *a,
+                                 size_t ld);
+
 /* Bytes that command_init needs beside dplus, for the memory plan. */
 size_t command_work_bytes(const sys *s);
 

@@ -44,6 +44,23 @@ done:
     return st;
 }
 
+/* The points that W is fitted to, on the device. */
+static status take_points(tor *t, const tor_setup *u) {
+    engine *e = &t->e;
+    const int64_t n = e->t;
+    status st = MOAO_OK;
+    if (!e->s->fit.phase)
+        return st;
+    TRY(engine_doubles(e, 2 * n, "points of the pupil", &t->points));
+    TRY(engine_copy(e, t->points, u->fit[0], n));
+    TRY(engine_copy(e, t->points + n, u->fit[1], n));
+    e->x = t->points;
+    e->y = t->points + n;
+    st = engine_sync(e);
+done:
+    return st;
+}
+
 /* D' as a filter, its places on the device. */
 static status send_filter(tor *t) {
     engine *e = &t->e;
@@ -99,7 +116,7 @@ status tor_open(const tor_setup *u, tor *t) {
                      .be = u->be,
                      .collective = u->pair->factor->collective,
                      .m = (int64_t)u->s->m,
-                     .t = (int64_t)u->s->t,
+                     .t = (int64_t)sys_fit_rows(u->s),
                      .rows = u->nrow,
                      .width = (int64_t)u->width,
                      .one_target = u->one_target},
@@ -110,6 +127,7 @@ status tor_open(const tor_setup *u, tor *t) {
     t->raw = u->raw && u->inverse != NULL && u->group_size == 1 &&
              !u->pair->product->own_products && !u->pair->product->own_w;
     TRY(comm_agree(u->c, take_arrays(t, u)));
+    TRY(comm_agree(u->c, take_points(t, u)));
     TRY(comm_agree(u->c, engine_load(&t->e, u->largest)));
     TRY(comm_agree(u->c, send_projection(t, u)));
     const linop_setup of = {.size = size,
@@ -205,8 +223,8 @@ void tor_close(tor *t) {
         linop_close(t->op);
         for (int k = 0; k < t->ntarget; k++)
             t->e.mat->close_target(t->target[k]);
-        ENGINE_RELEASE(&t->e, t->lent, t->lent_h, t->places, t->one_y, t->ctm, t->q, t->square,
-                       t->z, t->columns, t->room);
+        ENGINE_RELEASE(&t->e, t->lent, t->lent_h, t->points, t->places, t->one_y, t->ctm, t->q,
+                       t->square, t->z, t->columns, t->room);
         for (int i = 0; i < 2; i++)
             be->release_host(t->e.ctx, t->host[i]);
     }
@@ -266,9 +284,8 @@ static status make_columns(tor *t, backend_cov_target *target, int64_t j, int64_
     if (shared)
         rows_share((int)n, t->t.group_size, t->t.member, &first, &some);
     double *mine = t->ctm + first * nt;
-    status st = target != NULL
-                    ? e->mat->fill_ctm(target, BACKEND_D, 0, nt, j + first, some, mine, nt)
-                    : e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, nt, j, n, mine, nt);
+    status st = target != NULL ? engine_fill_right(e, target, BACKEND_D, j + first, some, mine)
+                               : e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, nt, j, n, mine, nt);
     if (st == MOAO_OK && t->h != NULL)
         st = e->be->sparse->filter(e->ctx, BACKEND_D, &t->filter, some, 1.0, mine, nt, 0.0,
                                    out + first * *rows, *rows);

@@ -16,7 +16,8 @@ typedef struct { /* borrowed, all of it */
     const comm *c;
     const sys *s;
     report *rep;
-    const double *proj;    /* P: nrow x t */
+    const double *proj;    /* P: nrow x sys_fit_rows(s) */
+    const double *fit[2];  /* s->fit.phase: x and y of the points [m] */
     const double *inverse; /* NULL, or H: nrow x nrow, P = H D' (command.h), and P Ctm is made so */
     bool raw;              /* with `inverse`: V = D' Ctm0 Cmm0^-1 may be kept in the place of W */
     int nrow;              /* rows of W of a target */
@@ -51,6 +52,7 @@ typedef struct {
     const double *h;     /* on the device: H, nrow x nrow; NULL: P itself is applied */
     double *lent_h;
     backend_filter filter; /* D', where H is */
+    double *points;        /* on the device, where W is fitted to the phase */
     int *places;           /* its own, on the device */
     double *ctm, *z;       /* t x width; rows of W that pass at a time x width */
     double *q;             /* nrow x width: D' Ctm, where H is */
