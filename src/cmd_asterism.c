@@ -181,6 +181,7 @@ static status full_run(const cmdline *cl, int place, const want *w, double *figu
     char state[48] = "done";
     int code = 0;
     bool asked = false;
+    const double from = report_now();
     status st;
     *figure = NAN;
     text_add(&file, "%s/place-%d.yaml", cl->dir, place);
@@ -204,6 +205,9 @@ static status full_run(const cmdline *cl, int place, const want *w, double *figu
                 place, code, file_shown(log.s));
     }
     TRY(ast_add_full(cl->dir, place, *figure, state));
+    if (progress_is_json())
+        progress_run(place, cl->full > 0 ? cl->full : 3, dir.s, isnan(*figure) ? "failed" : "done",
+                     report_now() - from);
     if (!isnan(*figure) && !cl->quiet)
         printf("place %d in full: %.4g\n", place, *figure);
 done:
@@ -327,6 +331,10 @@ static int drive(int argc, char **argv, cmdline *cl) {
     TRY(launch_run(cl->ranks > 0 ? cl->ranks : 1, words, NULL, &code, NULL));
     if (code != 0)
         goto done;
+    if (progress_is_json()) { /* but not the logs of the full runs */
+        progress_keep_json();
+        setenv("MOAO_PROGRESS", "log", 1);
+    }
     if (cl->fields == NULL)
         st = finish(cl);
     if (!cl->quiet && (st == MOAO_OK || st == MOAO_NUMERIC))

@@ -32,7 +32,9 @@ const char cmd_check_usage[] =
     "                (default: measured here; of a GPU that of an H200, 64000)\n"
     "  --time H      longest time of a job, in hours or with a unit (default 24)\n"
     "\n"
-    "  --json        all of it as JSON on standard output\n";
+    "  --json        all of it as JSON on standard output\n"
+    "  --effective   nothing but every parameter as a run has it, defaults included,\n"
+    "                as the file effective.yaml of a run\n";
 
 /* Name of the results' folder for the lines to type: that of the last file, without its ending. */
 static void choose_dir(const cmdline *cl, char *out, size_t size) {
@@ -132,6 +134,16 @@ static status make_plans(const comm *c, const setup *u, const machine_room *room
     return st;
 }
 
+/* Rank 0. */
+static status print_effective(const setup *u) {
+    char *text = params_effective_text(&u->par);
+    if (text == NULL)
+        return status_fail(MOAO_MEMORY, "effective parameters: no memory");
+    fputs(text, stdout);
+    free(text);
+    return fflush(stdout) == 0 ? MOAO_OK : status_fail(MOAO_IO, "standard output: cannot write");
+}
+
 /* Collective. */
 static status check_all(const comm *c, const cmdline *cl, setup *u) {
     check_facts f = {.u = u, .cl = cl, .measured = !(cl->gflops > 0) && cl->gpus == 0};
@@ -141,6 +153,8 @@ static status check_all(const comm *c, const cmdline *cl, setup *u) {
     choose_dir(cl, dir, sizeof dir);
     f.dir = dir;
     TRY(setup_init(c, cl, u));
+    if (cl->effective)
+        return comm_agree(c, c->rank == 0 ? print_effective(u) : MOAO_OK);
     const double memory = !f.described && cl->memory > 0 ? cl->memory : u->par.compute_memory;
     machine_room room = machine_measure(c, memory, f.measured ? plan_rate(&u->s) : MACHINE_NO_RATE);
     if (cl->gflops > 0)
@@ -165,7 +179,8 @@ int cmd_check(int argc, char **argv) {
     cmdline cl = {0};
     setup u = {0};
     status st = cmdline_parse(
-        argc, argv, "--ranks --memory --nodes --cores --gpus --gflops --time --json", &cl);
+        argc, argv, "--ranks --memory --nodes --cores --gpus --gflops --time --json --effective",
+        &cl);
     if (st != MOAO_OK && !launch_is_rank()) {
         cmdline_free(&cl);
         return command_fail(st);

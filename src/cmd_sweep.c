@@ -223,6 +223,12 @@ static status tell(sweep *s, int i, const char *what, double seconds) {
     status st = sweep_check(s->cl->dir, r, &strehl, &lambda);
     s->done += !r->damaged;
     s->failed += r->damaged;
+    if (progress_is_json())
+        progress_run(i + 1, s->nnew, r->folder,
+                     r->damaged    ? "failed"
+                     : seconds > 0 ? "done"
+                                   : "before",
+                     seconds);
     if (st != MOAO_OK || r->damaged || s->cl->quiet)
         return st;
     text_add(&t, "[%d/%d] %s: %s", i + 1, s->nnew, r->folder, what);
@@ -250,6 +256,8 @@ static void tell_failure(const sweep *s, int i, const char *log, int code) {
         for (char *p = strtok_r(all, "\n", &after); p != NULL; p = strtok_r(NULL, "\n", &after))
             last = p;
     status_clear();
+    if (progress_is_json())
+        progress_run(i + 1, s->nnew, s->l.run[i].folder, "failed", 0);
     fprintf(stderr, "moao sweep: %s failed (exit code %d):\n", s->l.run[i].folder, code);
     plain_line(stderr, "  ", last != NULL ? last : "its log is empty");
     plain_line(stderr, "  all of it: ", log);
@@ -404,6 +412,10 @@ static status run_sweep(sweep *s) {
         return finish(s, false);
     }
     catch_signals();
+    if (progress_is_json()) { /* but not the logs of its runs */
+        progress_keep_json();
+        setenv("MOAO_PROGRESS", "log", 1);
+    }
     TRY(prepare(s));
     if (s->cl->slurm)
         return tell_slurm(s);

@@ -4,6 +4,7 @@
 #include "base/machine.h"
 #include "base/memory_limits.h"
 #include "base/plain.h"
+#include "base/progress.h"
 #include "base/stop.h"
 #include "base/variables.h"
 #include "commands.h"
@@ -81,13 +82,20 @@ void command_start(int *argc, char ***argv) {
     exit(status_exit_code(st));
 }
 
+static void print_failure(status st, const char *line) {
+    if (progress_is_json())
+        progress_error(line, status_exit_code(st));
+    else
+        plain_line(stderr, st == MOAO_INPUT ? "" : "moao: ", line);
+}
+
 int command_fail(status st) {
     if (st != MOAO_OK)
-        plain_line(stderr, st == MOAO_INPUT ? "" : "moao: ", status_message());
+        print_failure(st, status_message());
     const char *first = params_mistake(0), *line;
     if (st == MOAO_INPUT && first != NULL && strcmp(first, status_message()) == 0)
         for (int i = 1; (line = params_mistake(i)) != NULL; i++)
-            plain_line(stderr, "", line);
+            print_failure(st, line);
     return status_exit_code(st);
 }
 

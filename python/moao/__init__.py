@@ -1,4 +1,5 @@
-"""Read the results of moao: `run = moao.open(folder)`, then run.strehl(2.2), run.ee(75), run.psf(10, -5)...
+"""Run moao and read its results: `run = moao.Case("demo.yaml").run()`, or `run = moao.open(folder)`; then run.strehl(2.2),
+run.ee(75), run.psf(10, -5)...
 
 Needs numpy and astropy. Figures are in moao.plots (matplotlib), the page for a browser in moao.view (plotly); the modules
 of the package are imported when they are first named.
@@ -9,9 +10,10 @@ import os
 from .psf import Psf
 from .results import MoaoError, Run
 
-MODULES = ("asterism", "compare", "export", "plots", "plots_budget", "plots_compare", "plots_panels", "plots_sweep", "sky", "sweep",
-           "view")
-__all__ = ["MoaoError", "Psf", "Run", "open", "__version__"]
+MODULES = ("asterism", "case", "compare", "export", "plots", "plots_budget", "plots_compare", "plots_panels", "plots_sweep", "process",
+           "sky", "sweep", "view")
+LATER = {"Case": "case", "parameters": "case", "sweep_table": "case", "Check": "check", "Stopped": "process", "Job": "jobs"}
+__all__ = ["Case", "Check", "Job", "MoaoError", "Psf", "Run", "Stopped", "open", "parameters", "__version__"]
 
 
 def _version():
@@ -39,11 +41,13 @@ def __getattr__(name):
     """moao.plots, moao.view... after `import moao` alone. ImportError when what a module needs is not installed."""
     if name in MODULES:
         return importlib.import_module("." + name, __name__)
+    if name in LATER:
+        return getattr(importlib.import_module("." + LATER[name], __name__), name)
     raise AttributeError("module 'moao' has no attribute %r" % name)
 
 
 def __dir__():
-    return sorted(set(globals()) | set(MODULES))
+    return sorted(set(globals()) | set(MODULES) | set(LATER))
 
 
 __version__ = _version()

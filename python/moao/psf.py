@@ -6,9 +6,10 @@ with the integrals of the interpolating kernel, of x and y apart.
 """
 import numpy as np
 
-from .reading import MoaoError, number, whole
+from .reading import MoaoError, cell_of, number, whole
 
 MAS = np.pi / 180 / 3600e3  # rad
+FWHM_DIRECTIONS = 36
 
 
 def total_flux(wavelength, pixel, diameter, obscuration):
@@ -98,6 +99,95 @@ class Psf:
         radius = np.bincount(ring.ravel(), r.ravel()) / np.maximum(number, 1)
         keep = min(n, m) // 2
         return radius[:keep] * self.pixel, mean[:keep]
+
+    def _spectrum(self):
+        """Fourier coefficients and frequencies along y and x, with which the image is known between its samples."""
+        n, m = self.data.shape
+        return np.fft.fft2(np.fft.ifftshift(self.data)) / (n * m), np.fft.fftfreq(n), np.fft.fftfreq(m)
+
+    def at(self, x, y):
+        """Values at places x, y [mas] from the axis, in the units of data, by the image's own Fourier series."""
+        x, y = np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))
+        f, fy, fx = self._spectrum()
+        ey = np.exp(2j * np.pi * np.outer(y.ravel() / self.pixel, fy))
+        ex = np.exp(2j * np.pi * np.outer(x.ravel() / self.pixel, fx))
+        return np.einsum("pj,pj->p", ey @ f, ex).real.reshape(x.shape)
+
+    @property
+    def fwhm(self):
+        """Full width at half maximum [mas]: mean over 36 directions of the width of the contour at half the value on the axis, as
+        the table of a run has it; NaN where the image does not fall that low."""
+        angles = np.pi * np.arange(FWHM_DIRECTIONS) / FWHM_DIRECTIONS
+        c, s = np.cos(angles), np.sin(angles)
+        half, most = self.strehl / 2, (min(self.data.shape) // 2 - 1) * self.pixel
+        steps = np.arange(1, int(most / self.pixel)) * self.pixel
+        n, m = (k // 2 for k in self.data.shape)
+        near = self.data[np.rint(n + np.outer(s, steps) / self.pixel).astype(int), np.rint(m + np.outer(c, steps) / self.pixel).astype(int)]
+        if not (near < half).any(axis=1).all():
+            return float("nan")
+        high = steps[np.argmax(near < half, axis=1)] + self.pixel
+        low = np.maximum(high - 3 * self.pixel, 0)
+        for _ in range(30):
+            middle = (low + high) / 2
+            above = self.at(middle * c, middle * s) >= half
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        return float(2 * np.mean((low + high) / 2))
+
+    def encircled(self, r):
+        """Share of all the light in circles of radius r [mas] round the axis; no larger than the image."""
+        radii = np.asarray(r, float)
+        if not np.all((radii > 0) & (2 * radii <= min(self.data.shape) * self.pixel)):
+            raise MoaoError("radii must be above 0 and up to half the image's %.4g mas" % (min(self.data.shape) * self.pixel))
+        shares = [self._disc(v / self.pixel) for v in radii.ravel()]
+        return shares[0] if radii.ndim == 0 else np.reshape(shares, radii.shape)
+
+    def _disc(self, r):
+        """Share in a circle of r pixels: chords along x are integrated in closed form, and over y = r sin(t) by Gauss-Legendre,
+        which is exact for a band-limited image up to rounding."""
+        t, weight = np.polynomial.legendre.leggauss(int(4 * r) + 24)
+        t, weight = np.pi / 2 * t, np.pi / 2 * weight
+        y, w = r * np.sin(t), r * np.cos(t)
+        f, fy, fx = self._spectrum()
+        chord = 2 * w[:, None] * np.sinc(2 * w[:, None] * fx)
+        lines = np.einsum("pj,pj->p", np.exp(2j * np.pi * np.outer(y, fy)) @ f, chord).real
+        return float(np.sum(weight * w * lines) / self.total)
+
+    def radial_profile(self, radii=None):
+        """(radius [mas], mean over the circle of that radius), in the units of data: the diffraction limit peaks at 1. Without
+        radii the rings of one pixel's width, as profile()."""
+        if radii is None:
+            return self.profile()
+        radii = np.atleast_1d(np.asarray(radii, float))
+        if not np.all((radii >= 0) & (2 * radii <= min(self.data.shape) * self.pixel)):
+            raise MoaoError("radii must be from 0 to half the image's %.4g mas" % (min(self.data.shape) * self.pixel))
+        mean = []
+        for r in radii:
+            n = int(8 * r / self.pixel) + 16
+            a = 2 * np.pi * np.arange(n) / n
+            mean.append(self.at(r * np.cos(a), r * np.sin(a)).mean())
+        return radii, np.array(mean)
+
+    def writeto(self, path, overwrite=False, normalised=True):
+        """Write the image as FITS. normalised: to flux (the sum without crop would be 1); else the diffraction limit peaks at 1."""
+        from astropy.io import fits
+        h = fits.PrimaryHDU(np.asarray(self.flux if normalised else self.data, np.float32))
+        n, m = self.data.shape
+        for key, value, comment in (
+                ("BUNIT", "", "share of the flux in a pixel" if normalised else "the diffraction limit peaks at 1"),
+                ("PIXSCALE", self.pixel / 1e3, "[arcsec] side of a pixel"), ("PIXEL", self.pixel, "[mas] the same"),
+                ("CRPIX1", m // 2 + 1.0, "the axis"), ("CRPIX2", n // 2 + 1.0, "the axis"),
+                ("CDELT1", self.pixel / 1e3, "[arcsec]"), ("CDELT2", self.pixel / 1e3, "[arcsec]"),
+                ("CUNIT1", "arcsec", ""), ("CUNIT2", "arcsec", ""),
+                ("WAVELEN", self.wavelength, "[um] wavelength"), ("XTARGET", self.x, "[arcsec] direction of the target"),
+                ("YTARGET", self.y, "[arcsec]"), ("STREHL", self.strehl, "Strehl ratio"),
+                ("FRACTION", self.fraction, "share of all the light inside the image"),
+                ("EXPOSURE", "long" if self.exposure is None else self.exposure, "from 1, or long"),
+                ("OBJECT", cell_of(self.name), "name of the target")):
+            h.header[key] = (value, comment)
+        try:
+            h.writeto(path, overwrite=overwrite, checksum=True)
+        except OSError as e:
+            raise MoaoError("%s: cannot be written: %s" % (path, e)) from None
 
     def resampled(self, pixel, side):
         """Flux in each of side x side pixels of that side [mas], the axis in the middle of pixel side//2."""

@@ -17,10 +17,15 @@ MOST_REASON = 300        # characters of another library's message that are repe
 
 
 class MoaoError(ValueError):
-    """Something that was asked for is not there or not readable; the message is one line that says what there is."""
+    """Something that was asked for is not there or not readable; the message is one line that says what there is.
 
-    def __init__(self, message):
+    file, line, column (from 1) and key say where in a parameter file, None where that is not known; mistakes are all that a
+    file has, as such errors."""
+
+    def __init__(self, message, file=None, line=None, column=None, key=None):
         super().__init__(one_line(message))
+        self.file, self.line, self.column, self.key = file, line, column, key
+        self.mistakes = [self]
 
 
 def one_line(text):

@@ -11,6 +11,7 @@ import numpy as np
 from astropy.io import fits
 from astropy.table import Table
 
+from . import carried, show
 from .psf import Psf, total_flux
 from .reading import MoaoError, check_fits, number, reading, reason, text_of, whole
 
@@ -46,6 +47,9 @@ def read_yaml(text):
     class Loader(yaml.SafeLoader):
         """With a rule more for numbers."""
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789"))
+    Loader.yaml_implicit_resolvers = {c: [(tag, form) for tag, form in rules if tag != "tag:yaml.org,2002:bool"]
+                                      for c, rules in Loader.yaml_implicit_resolvers.items()}
+    Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|false)$"), list("tf"))  # on, off, yes are words
     return yaml.load(text, Loader)  # a SafeLoader
 
 
@@ -71,6 +75,9 @@ class Run:
             self._check()
             self.x, self.y = (np.asarray(self.targets[n], float) for n in "XY")
         self._parameters = self._images = None
+        self.warnings = []  # of the program, where this process has started it
+        for what, table in (("targets", self.targets), ("guide_stars", self.guide_stars)):
+            carried.join(self.folder, what, table)
 
     def _check(self):
         """Everything that is read later has the kind and the size that it must have: ValueError where not."""
@@ -104,6 +111,25 @@ class Run:
     def __repr__(self):
         return "<moao run %r: %d targets, %d exposures, wavelengths %s um>" % (
             self.folder, self.nt, self.ne, ", ".join("%g" % v for v in self.lambdas))
+
+    # --- to show it
+
+    def to_table(self, exposure=None):
+        """A row for each target and wavelength: direction, name, every quantity of the long exposure or of one exposure (from 1),
+        and the columns that the table of targets brought along."""
+        return show.flat_table(self, exposure)
+
+    def to_pandas(self, exposure=None):
+        """The same as a DataFrame. Needs pandas."""
+        return self.to_table(exposure).to_pandas()
+
+    def plot(self, what=None, **more):
+        """A figure of matplotlib: the overview, or a panel ("strehl", "ee", "psf", "budget"..., with the arguments of
+        moao.plots_panels.panel: wavelength, targets, box)."""
+        return show.figure(self, what, **more)
+
+    def _repr_html_(self):
+        return show.page(self)
 
     # --- what the run is about
 

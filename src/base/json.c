@@ -36,6 +36,8 @@ static void put_string(json *j, const char *s) {
 }
 
 static void indent(json *j) {
+    if (j->line)
+        return;
     put(j, "\n");
     for (int i = 0; i < j->depth; i++)
         put(j, "  ");
@@ -76,6 +78,11 @@ void json_to(json *j, FILE *f) {
     memset(j, 0, sizeof *j);
     j->stream = f;
     begin_group(j, "{", '}');
+}
+
+void json_line_to(json *j, FILE *f) {
+    json_to(j, f);
+    j->line = true;
 }
 
 status json_done(json *j) {

@@ -12,6 +12,7 @@
 typedef struct {
     file_out out;
     FILE *stream; /* instead, where not NULL */
+    bool line;    /* without line breaks */
     int depth;
     bool first; /* nothing yet in the innermost object or array */
     char close[16];
@@ -26,6 +27,8 @@ void json_abandon(json *j); /* fine after json_close, and on {0} */
 
 /* The same on an open stream, which keeps what was written before: nothing appears at once. */
 void json_to(json *j, FILE *f);
+/* The same on one line. */
+void json_line_to(json *j, FILE *f);
 status json_done(json *j);
 
 /* Members of an object; in an array, key is NULL. Objects and arrays end with json_end. At most 14

@@ -2,6 +2,7 @@
 #include "progress.h"
 
 #include "plain.h"
+#include "progress_json.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -13,11 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WIDTH = 80, MIN_WIDTH = 30 };
+enum { WIDTH = 80, MIN_WIDTH = 30, PROGRESS_PROTOCOL = 1 };
 static const double REDRAW = 0.2; /* shortest time between two drawings of the bar [s] */
 
 static struct {
     bool enabled, bar;  /* bar: on a terminal; else dated lines */
+    bool json;          /* or events */
     int width;          /* of the bar [columns] */
     bool drawn;         /* the bar stands on the terminal's last line */
     double total;       /* of the run, as expected [s] */
@@ -109,10 +111,26 @@ static void erase_bar(void) {
     progress.drawn = false;
 }
 
+/* {"event": "progress", "done": 0.42, "left_s": 83, "step": "exposure 2/6"} */
+static void send_progress(bool now) {
+    progress_event e;
+    const double t = report_now();
+    if (!progress.enabled || progress.step[0] == '\0' || (!now && t - progress.last < REDRAW))
+        return;
+    progress.last = t;
+    progress_event_begin(&e, "progress");
+    json_number(&e.j, "done", progress.total > 0 ? fraction_done() : NAN);
+    json_number(&e.j, "left_s", progress.total > 0 ? time_left() : NAN);
+    json_string(&e.j, "step", progress.step);
+    progress_event_end(&e);
+}
+
 /* Redraw the bar: step [####....]  42% left 01:23, one column short of the width so that it never
  * wraps. */
 static void draw_bar(bool now) {
     double t = report_now();
+    if (progress.json)
+        send_progress(now);
     if (!progress.bar || progress.step[0] == '\0' || (!now && t - progress.last < REDRAW))
         return;
     progress.last = t;
@@ -145,9 +163,17 @@ void progress_init(bool enabled, double seconds) {
         progress.width = WIDTH;
     if (mode != NULL && strcmp(mode, "bar") == 0)
         progress.bar = enabled;
-    if (mode != NULL && strcmp(mode, "log") == 0)
+    progress.json = progress_is_json();
+    if (progress.json || (mode != NULL && strcmp(mode, "log") == 0))
         progress.bar = false;
     progress.total = seconds;
+    if (progress.json && enabled) {
+        progress_event e;
+        progress_event_begin(&e, "begin");
+        json_integer(&e.j, "protocol", PROGRESS_PROTOCOL);
+        json_number(&e.j, "expected_s", seconds > 0 ? seconds : NAN);
+        progress_event_end(&e);
+    }
 }
 
 /* Start a line of the log with the local time: "2026-11-21T03:12:45 ". */
@@ -160,12 +186,16 @@ static void print_date(void) {
 }
 
 /* A line that stays, above the bar when there is one. */
-static void print_line(const char *prefix, const char *fmt, va_list ap) {
+static void print_line(const char *prefix, const char *kind, const char *fmt, va_list ap) {
+    char line[1024];
+    vsnprintf(line, sizeof line, fmt, ap);
+    if (progress_is_json()) {
+        progress_event_text(kind, plain_text(line));
+        return;
+    }
     erase_bar();
     if (prefix[0] == '\0' && !progress.bar)
         print_date();
-    char line[1024];
-    vsnprintf(line, sizeof line, fmt, ap);
     plain_line(stderr, prefix, line);
     fflush(stderr);
     draw_bar(true);
@@ -182,8 +212,8 @@ void progress_step(const char *fmt, ...) {
     plain_text(step);
     bool first = progress.step[0] == '\0';
     memcpy(progress.step, step, sizeof step);
-    if (progress.bar) {
-        draw_bar(first);
+    if (progress.bar || progress.json) {
+        draw_bar(first || progress.json);
         return;
     }
     print_date();
@@ -218,21 +248,21 @@ void progress_note(const char *fmt, ...) {
     if (!progress.enabled)
         return;
     va_start(ap, fmt);
-    print_line("", fmt, ap);
+    print_line("", "note", fmt, ap);
     va_end(ap);
 }
 
 void progress_warn(const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    print_line("moao: warning: ", fmt, ap);
+    print_line("moao: warning: ", "warning", fmt, ap);
     va_end(ap);
 }
 
 void progress_tell(const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    print_line("moao: ", fmt, ap);
+    print_line("moao: ", "stopping", fmt, ap);
     va_end(ap);
 }
 

@@ -40,6 +40,17 @@ void progress_tell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 double progress_part_left(void);
 void progress_end(void);
 
+/* --- the same for programs: with MOAO_PROGRESS=json every line is an object of JSON instead, for
+ * which docs/protocol.md stands. All local. --- */
+bool progress_is_json(void);
+/* For a command that starts others and then sets the variable for them: what holds now, holds. */
+void progress_keep_json(void);
+/* A failure as an event; code: the exit code that it will have. */
+void progress_error(const char *message, int code);
+/* A run of a sweep, from 1, has results, had them before, or failed: "done", "before", "failed";
+ * seconds: that it took, 0: not computed now. */
+void progress_run(int number, int of, const char *folder, const char *state, double seconds);
+
 /* A factor that is compressed by tiles (job/accuracy.h). */
 typedef struct {
     const char *form;        /* tiles; refined: W is refined; dense: nothing is dropped */

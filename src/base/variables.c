@@ -18,8 +18,9 @@ const variable variables[] = {
      "prefix."},
     {"MOAO_NCCL", NULL, "file",
      "NVIDIA's NCCL, instead of libnccl.so.2 where the linker finds it."},
-    {"MOAO_PROGRESS", "bar|log", NULL,
-     "How a run shows its progress; without it a bar on a terminal, else a log."},
+    {"MOAO_PROGRESS", "bar|log|json", NULL,
+     "How a run shows its progress; without it a bar on a terminal, else a log. json: lines for "
+     "programs."},
     {"MOAO_START_SECONDS", NULL, "seconds",
      "How long moao run -n waits for its ranks to begin; 60 without it, 0: for ever."},
     {"MOAO_LAUNCH", NULL, "command", "What starts the ranks in the batch scripts."},

@@ -33,6 +33,7 @@ static const option options[] = {
     {"--overwrite", TAKES_NOTHING, MEMBER(overwrite), 0, DIM_NONE, ""},
     {"--force", TAKES_NOTHING, MEMBER(force), 0, DIM_NONE, ""},
     {"--json", TAKES_NOTHING, MEMBER(json), 0, DIM_NONE, ""},
+    {"--effective", TAKES_NOTHING, MEMBER(effective), 0, DIM_NONE, ""},
     {"--slurm", TAKES_NOTHING, MEMBER(slurm), 0, DIM_NONE, ""},
     {"--table", TAKES_NOTHING, MEMBER(table), 0, DIM_NONE, ""},
     {"--ranks", TAKES_COUNT, MEMBER(ranks), 1e6, DIM_NONE, ""},

@@ -9,7 +9,7 @@ typedef struct { /* borrowed from argv, but for the arrays and `joined` */
     int nfile, noverride;
     const char **files, **overrides; /* parameter files, key=value; owned arrays */
     const char *dir;                 /* -o, NULL: output.directory */
-    bool resume, overwrite, force, quiet, verbose, json, slurm, table;
+    bool resume, overwrite, force, quiet, verbose, json, effective, slurm, table;
     int ranks;     /* -n, --ranks; 0: not given */
     double memory; /* --memory [bytes], 0: not given */
     /* check: another machine; 0: not given */

@@ -261,11 +261,52 @@ static void test_part_left(void **state) {
     assert_true(progress_part_left() == 0);
 }
 
+static int count(const char *in, const char *what) {
+    int n = 0;
+    for (const char *p = in; (p = strstr(p, what)) != NULL; p++)
+        n++;
+    return n;
+}
+
+static void events(void) {
+    some_steps();
+    progress_error("a \"quoted\" word", 2);
+    progress_keep_json();
+    setenv("MOAO_PROGRESS", "log", 1);
+    progress_run(2, 3, "telescope.zenith=30", "done", 1.5);
+}
+
+/* For programs every line is one object with an event; also warnings and failures. */
+static void test_events(void **state) {
+    (void)state;
+    setenv("MOAO_PROGRESS", "json", 1);
+    capture(events);
+    assert_int_equal(count(text, "\n"), count(text, "{\"event\": \""));
+    assert_int_equal(count(text, "\n"), count(text, "}\n"));
+    for (const char *p = text; *p != '\0'; p = strchr(p, '\n') + 1)
+        assert_int_equal(strncmp(p, "{\"event\": ", 10), 0);
+    assert_int_equal(count(text, "\"begin\""), 1);
+    assert_non_null(strstr(text, "\"protocol\": 1,\"expected_s\": 100}"));
+    assert_int_equal(count(text, "\"step\": \"output\""), 1);
+    assert_non_null(strstr(text, "\"done\": 0.25,"));
+    assert_non_null(strstr(text, "{\"event\": \"note\",\"text\": \"a note of 4 words\"}"));
+    assert_non_null(strstr(text, "{\"event\": \"warning\",\"text\": \"doubtful: w??\"}"));
+    assert_non_null(
+        strstr(text, "{\"event\": \"error\",\"text\": \"a \\\"quoted\\\" word\",\"code\": 2}"));
+    assert_non_null(strstr(text,
+                           "\"number\": 2,\"of\": 3,\"folder\": \"telescope.zenith=30\",\"state\": "
+                           "\"done\",\"seconds\": 1.5}"));
+    assert_true(progress_is_json()); /* kept */
+    unsetenv("MOAO_PROGRESS");
+    progress_keep_json();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_log),    cmocka_unit_test(test_bar),
         cmocka_unit_test(test_redraw), cmocka_unit_test(test_disabled),
         cmocka_unit_test(test_phase),  cmocka_unit_test(test_json),
-        cmocka_unit_test(test_grace),  cmocka_unit_test(test_part_left)};
+        cmocka_unit_test(test_grace),  cmocka_unit_test(test_part_left),
+        cmocka_unit_test(test_events)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

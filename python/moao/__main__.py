@@ -1,0 +1,34 @@
+"""python -m moao ...: the program and the commands on results by one word: python -m moao run mine.yaml, python -m moao plot DIR."""
+import importlib
+import os
+import sys
+
+from . import __version__
+from .process import environment, find_program
+from .reading import MoaoError
+
+# the second word of moao-plot, moao-view...
+COMMANDS = {"plot": "cmd_plot", "compare": "cmd_compare", "plot-sweep": "cmd_sweep", "export": "cmd_export", "view": "cmd_view",
+            "stars": "cmd_stars", "plot-asterism": "cmd_asterism", "plot-coverage": "cmd_coverage", "collect": "cmd_collect",
+            "python": "cmd_python"}
+
+
+def main(words=None):
+    """Exit code; the program takes the place of this process."""
+    words = list(sys.argv[1:] if words is None else words)
+    if words and words[0] in COMMANDS:
+        sys.argv[:] = ["moao-" + words[0]] + words[1:]
+        return importlib.import_module("." + COMMANDS[words[0]], __package__).main()
+    try:
+        program = find_program()
+    except MoaoError as e:
+        print("moao: %s (Python package %s)" % (e, __version__), file=sys.stderr)
+        return 2
+    if not words:
+        print("commands on results: %s\n" % ", ".join(COMMANDS), flush=True)
+    os.execve(program, [program] + (words or ["help"]), environment())
+    return 1  # not reached
+
+
+if __name__ == "__main__":
+    sys.exit(main())
