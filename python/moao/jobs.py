@@ -90,7 +90,8 @@ class Job:
                 lines = [line.strip() for line in f if line.strip()]
         except OSError:
             lines = []
-        lines = [line for line in lines if " moao.sbatch: " not in line] or lines  # what the run said, not its script
+        rule = next((i for i, line in enumerate(lines) if re.fullmatch("-{20,}", line)), len(lines))  # what mpirun adds follows
+        lines = [line for line in lines[:rule] if " moao.sbatch: " not in line] or lines
         return one_line(lines[-1]) if lines else "its log %s is empty" % self.log
 
 

@@ -350,7 +350,7 @@ class Commands(Case):
                     parsers[words[0]].options().parse_args(words[1:])
                 except SystemExit:
                     self.fail("%s: %s" % (" ".join(words), err.getvalue()))
-        lines = re.findall(r"^```python\n(.*?)^```", text, re.S | re.M)[0]
+        lines, = [b for b in re.findall(r"^```python\n(.*?)^```", text, re.S | re.M) if "moao.open(" in b]
         lines = lines.replace('"demo-out"', repr(self.out)).replace("75", "100").replace("exposure=3", "exposure=2")
         space = {}
         exec(compile(lines.replace("201", "61"), "docs/python.md", "exec"), space)
