@@ -18,6 +18,9 @@
  * be dropped, noise the least eigenvalue of a subaperture's noise. */
 #define FACTOR_OCTAVE 8
 #define FACTOR_LEVEL 24 /* at first: an eighth of the noise */
+/* |B0 - W Cmm0| / |B0| of a W that is refined, at most: images of the residual phase, which feel it
+ * in first order, change by less than that; a factor in split FP16 leaves 8e-5. */
+#define FACTOR_REFINED 4e-5
 typedef struct {
     int level;
     int turns;   /* how often a smaller tolerance was taken */
@@ -73,9 +76,10 @@ typedef struct factor_kind {
      * those of a rank's targets, or none, local: what came of them. It returns when all ranks are
      * there, and the worst status. */
     status (*solved)(factor *f, status local);
-    /* NULL: W is exact up to rounding; else W += R (L L')^-1 of one target, R = B0 - W Cmm0 (rows x
-     * m, leading dimension its rows) in f->spare, which is lost. */
-    status (*refine)(factor *f, const wrows *w);
+    /* NULL: W is exact up to rounding; else, of a factor that refines, after a solve: W += R (L
+     * L')^-1 of one target, R = B0 - W Cmm0 (rows x m, leading dimension its rows) in f->spare.
+     * again: R is there as it was before the last step. */
+    status (*refine)(factor *f, const wrows *w, bool again);
     /* NULL: W is exact up to rounding; else |W Cmm0 - B0| / |B0| that is to be expected. */
     double (*expected)(const factor *f);
     /* See linop_reduce_tolerance. NULL: more accurate by another one of its levels only. */

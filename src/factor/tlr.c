@@ -4,6 +4,7 @@
  * its error. */
 #include "factor/factor.h"
 #include "factor/tlr_cmm.h"
+#include "factor/tlr_refine.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 
 #define TURNS 3       /* factors with smaller tolerances, before W is refined instead */
 #define RESIDUAL 1e-3 /* of W, above that of any whose images have passed */
+#define REFINEMENTS 4 /* of a W, at most */
 
 typedef struct {
     factor base;
@@ -36,8 +38,9 @@ typedef struct {
     double noise; /* least of a slope [arcsec^2] */
     tlr_report made;
     bool say;
-    double *lent; /* memory of the targets, while none has a W */
-    double *x;    /* v x m: W in the order of the tiles */
+    double *lent;    /* memory of the targets, while none has a W */
+    double *x;       /* tlr_refine_doubles: v x m, W in the order of the tiles */
+    tlr_refine fine; /* of products that need a refined W */
 } compressed;
 
 /* How much compression saves is predicted (linop_case), or half of the triangle. */
@@ -65,7 +68,10 @@ static void compressed_close(factor *base) {
         return;
     const engine *e = base->e;
     tlr_close(o->l);
-    void *const mine[] = {o->base.panel, o->base.spare, o->x};
+    if (o->base.spare != o->fine.r)
+        e->be->release(e->ctx, o->base.spare);
+    tlr_refine_close(&o->fine);
+    void *const mine[] = {o->base.panel, o->x};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         e->be->release(e->ctx, mine[i]);
     tlr_cmm_close(&o->cmm);
@@ -89,7 +95,7 @@ static status compressed_open(engine *e, const linop_setup *u, factor **out) {
     if (st == MOAO_OK)
         st = engine_doubles(e, e->m * e->width, "columns of Cmm", &o->base.panel);
     if (st == MOAO_OK)
-        st = engine_doubles(e, o->v * e->m, "W in the order of tiles", &o->x);
+        st = engine_doubles(e, tlr_refine_doubles(o->v, e->m), "W in the order of tiles", &o->x);
     TRY(comm_agree(e->c, st));
     TRY(tlr_group_open(e, u->sharing == 1, u->say, &o->group));
     o->cmm.group = &o->group;
@@ -134,7 +140,7 @@ static status tighten(factor *base, double excess, linop_step from, linop_step *
         return MOAO_OK;
     *again = LINOP_FACTOR;
     if (a->turns++ < TURNS) {
-        a->level += tighter(excess);
+        a->level += base->refines && !isfinite(excess) ? 2 * FACTOR_OCTAVE : tighter(excess);
     } else if (isfinite(excess)) {
         a->refine = true;
         *again = LINOP_SOLVE;
@@ -304,15 +310,33 @@ static status inject(const compressed *o, const char *where, double factor, doub
                : engine_gemm(e, 'N', 'N', v, e->m, 1, 0, x, ld, x, 1, factor, x, ld);
 }
 
-/* W := x M^-1 (add: W +=), M the compressed matrix; x is W itself or a residual (v x m). */
-static status take_step(compressed *o, const wrows *w, const double *x, int64_t ldx, bool add) {
+/* o->x := src M^-1, v rows, in the order of tiles; M the compressed matrix. Where that is
+ * distributed, all ranks take part (assist). */
+static status divide(compressed *o, int64_t v, const double *src, int64_t ld) {
     const engine *e = o->base.e;
-    const int64_t m = e->m, v = w->rows;
-    status st;
-    TRY(e->be->gather(e->ctx, BACKEND_D, v, m, NULL, o->cmm.perm, x, ldx, 0, o->x, v));
+    bool any;
+    status st = MOAO_OK;
+    if (o->distributed)
+        TRY(tlr_group_round(&o->group, MOAO_OK, true, &any));
+    TRY(e->be->gather(e->ctx, BACKEND_D, v, e->m, NULL, o->cmm.perm, src, ld, 0, o->x, v));
     TRY(tlr_solve(o->l, 'R', 'A', v, o->x, v));
-    TRY(inject(o, "tlr-factor", 3, o->x, v, v));
-    st = e->be->gather(e->ctx, BACKEND_D, v, m, NULL, o->cmm.back, o->x, v, add, w->w, w->ld);
+    st = inject(o, "tlr-factor", 3, o->x, v, v);
+done:
+    return st;
+}
+
+/* This rank's part in a step of others. */
+static status assist(compressed *o) {
+    return tlr_solve(o->l, 'R', 'A', 0, o->x, 1);
+}
+
+/* W := src M^-1 (add: W +=); src is W itself or a residual. */
+static status take_step(compressed *o, const wrows *w, const double *src, int64_t ld, bool add) {
+    const engine *e = o->base.e;
+    status st;
+    TRY(divide(o, w->rows, src, ld));
+    st = e->be->gather(e->ctx, BACKEND_D, w->rows, e->m, NULL, o->cmm.back, o->x, w->rows, add,
+                       w->w, w->ld);
 done:
     return st;
 }
@@ -333,40 +357,51 @@ done:
     return st;
 }
 
-static bool refines(const compressed *o) {
-    return o->base.accuracy.refine || o->base.refines;
-}
-
-/* This rank's part in the solve of a target of others. */
-static status assist(compressed *o) {
-    status st = MOAO_OK;
-    const int solves = refines(o) ? 2 : 1;
-    for (int i = 0; i < solves && st == MOAO_OK; i++)
-        st = tlr_solve(o->l, 'R', 'A', 0, o->x, 1);
-    return st;
-}
-
-/* W of one target from its right-hand side. */
-static status solve_target(compressed *o, const wrows *w) {
+/* W that is exact up to the compression and, where it is asked for, a step of refinement. */
+static status solve_once(compressed *o, const wrows *w) {
     engine *e = o->base.e;
+    const bool refine = o->base.accuracy.refine;
     const int64_t m = e->m, v = w->rows, d = sizeof(double);
-    bool any;
     status st = MOAO_OK;
-    if (v == 0)
-        return st;
-    if (o->distributed)
-        TRY(tlr_group_round(&o->group, MOAO_OK, true, &any));
-    if (refines(o) && o->base.spare == NULL)
+    if (refine && o->base.spare == NULL)
         TRY(engine_doubles(e, o->v * m, "residual of a target", &o->base.spare));
-    if (refines(o))
+    if (refine)
         TRY(e->be->copy(e->ctx, o->base.spare, v * d, w->w, w->ld * d, v * d, m));
     TRY(take_step(o, w, w->w, w->ld, false));
     TRY(inject(o, "tlr-w", 1 + 0x1p-4, w->w, v, w->ld));
-    if (refines(o)) {
+    if (refine) {
         TRY(subtract_product(o, w));
         TRY(take_step(o, w, o->base.spare, v, true));
     }
-    e->rep->flops[STAGE_SOLVE] += (refines(o) ? 4.0 : 2.0) * (double)(v * m) * (double)m;
+    e->rep->flops[STAGE_SOLVE] += (refine ? 4.0 : 2.0) * (double)(v * m) * (double)m;
+done:
+    return st;
+}
+
+/* W that is refined until it is exact enough for products that take B0 for W Cmm0. */
+static status solve_refined(compressed *o, const wrows *w) {
+    engine *e = o->base.e;
+    const int64_t v = w->rows;
+    double rho = INFINITY, before;
+    status st = MOAO_OK;
+    if (o->fine.e == NULL) {
+        TRY(tlr_refine_open(e, o->v, o->x, o->base.panel, &o->fine));
+        o->base.spare = o->fine.r;
+    }
+    TRY(tlr_refine_start(&o->fine, w));
+    for (int k = 0; k <= REFINEMENTS; k++) {
+        report_phase("solve: residual of W");
+        if (k > 0)
+            TRY(tlr_refine_residual(&o->fine, v));
+        report_phase("solve: compressed triangles");
+        TRY(k > 0 ? divide(o, v, o->fine.r, v) : divide(o, v, w->w, w->ld));
+        TRY(tlr_refine_advance(&o->fine, &o->cmm, k > 0, w));
+        before = rho;
+        TRY(tlr_refine_check(&o->fine, w, &rho));
+        e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(v * e->m) * (double)e->m;
+        if (rho <= FACTOR_REFINED || !(rho < before / 2))
+            break;
+    }
 done:
     return st;
 }
@@ -376,7 +411,8 @@ static status compressed_solve(factor *base, int n, const wrows *w) {
     status st = MOAO_OK;
     report_phase("solve: compressed triangles");
     for (int k = 0; k < n; k++) {
-        TRY(solve_target(o, &w[k]));
+        if (w[k].rows > 0)
+            TRY(o->base.refines ? solve_refined(o, &w[k]) : solve_once(o, &w[k]));
         engine_progress(base->e);
     }
 done:
@@ -397,8 +433,15 @@ done:
     return st;
 }
 
-static status refine(factor *base, const wrows *w) {
-    return take_step((compressed *)base, w, base->spare, w->rows, true);
+static status refine(factor *base, const wrows *w, bool again) {
+    compressed *o = (compressed *)base;
+    status st = MOAO_OK;
+    if (again)
+        TRY(tlr_refine_residual(&o->fine, w->rows));
+    TRY(divide(o, w->rows, base->spare, w->rows));
+    st = tlr_refine_advance(&o->fine, &o->cmm, true, w);
+done:
+    return st;
 }
 
 const factor_kind factor_tlr = {

@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONVERGES 0.5  /* a refinement must shrink the residual of W at least by that */
-#define W_SETTLED 1e-5 /* residual of W that changes less in the images than FP16 numbers do */
-#define LOOSER 50      /* a factor that many times better than asked: the next one is looser */
+#define CONVERGES 0.5 /* a refinement must shrink the residual of W at least by that */
+/* Residual of a refined W at few columns that is as small as was asked for. */
+#define W_SETTLED (2 * FACTOR_REFINED)
+#define LOOSER 50 /* a factor that many times better than asked: the next one is looser */
 
 /* Which exposures of reconstructor k are sampled. */
 static status choose_samples(const atmos *s, int k, int every, accuracy *a) {
@@ -231,8 +232,9 @@ done:
 }
 
 /* Collective. The same of W that is refined in any case: what it and the products of an exposure
- * change, against W and products in double precision. *by_w: not enough of that is theirs alone. */
-static status sample_refined(run *r, int k, obsexposure *ex, double *difference, bool *by_w) {
+ * change, against W and products in double precision; INFINITY where refinement does not converge,
+ * which a smaller tolerance helps. */
+static status sample_refined(run *r, int k, obsexposure *ex, double *difference) {
     obsseq_accuracy how = {.approximate = true, .sample = true, .difference = NAN};
     result_block b = {0};
     double residual;
@@ -244,10 +246,10 @@ static status sample_refined(run *r, int k, obsexposure *ex, double *difference,
         st = ALLOC(b.scalars, store_scalars(b.nlambda, b.nbox, b.nbudget), "results");
     TRY(comm_agree(r->c, st));
     TRY(tor_solve(&r->seq.t, r->acc.edge, 1, &residual));
-    TRY(obsseq_expose(&r->seq, atmos_profile_at(&r->u.a, r->u.a.exposure_time[first]), &ex[first],
-                      &how, NULL, &b));
-    *difference = how.difference;
-    *by_w = !(residual <= W_SETTLED);
+    if (!(residual > W_SETTLED)) /* or no columns are sampled */
+        TRY(obsseq_expose(&r->seq, atmos_profile_at(&r->u.a, r->u.a.exposure_time[first]),
+                          &ex[first], &how, NULL, &b));
+    *difference = residual > W_SETTLED ? INFINITY : how.difference;
 done:
     free(b.scalars);
     return st;
@@ -351,10 +353,10 @@ status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
         return st;
     while (again == LINOP_FACTOR && !of->known && !op->f->accuracy.dense) {
         report_compression is;
-        bool by_w = true;
-        TRY(op->f->refines ? sample_refined(r, k, ex, &of->difference, &by_w)
+        TRY(op->f->refines ? sample_refined(r, k, ex, &of->difference)
                            : sample_factor(r, k, ex, &of->difference));
-        if (of->difference <= limit / 2 || !by_w) /* other exposures may be worse */
+        /* other exposures may be worse; of those with a refined W each has a check of its own */
+        if (of->difference <= limit / 2 || (op->f->refines && isfinite(of->difference)))
             break;
         op->factor->look(op->f, &is);
         TRY(linop_reduce_tolerance(op, of->difference / limit, LINOP_FACTOR, &again));

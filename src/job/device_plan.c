@@ -135,8 +135,8 @@ static const linop_pair *const tlr_pairs[PRODUCTS] = {&linop_tlr, &linop_tlr_fp1
 
 /* The product that a factor of these pairs is to serve. */
 static by product_of(const device_wants *w, bool compressed) {
-    /* on CPUs products in FP16 take longer, and a distributed factor does not serve them */
-    const bool fp16 = w->mixed && (!compressed || (!w->host && w->members == 0));
+    /* on CPUs products in FP16 take longer */
+    const bool fp16 = w->mixed && (!compressed || !w->host);
     switch (w->product) {
     case PRODUCT_PARAM_EXACT:
         return BY_EXACT;
@@ -186,11 +186,6 @@ status device_plan_choose(const device_wants *w, const sys *s, const psf_opts *o
     }
     for (int i = 0; i < n && !p->held; i++)
         device_plan_make(pairs[i], w, s, o, p);
-    if (w->members > 0 && p->pair->factor->compressed && p->pair->product->refined)
-        return status_fail(MOAO_INPUT, "compute.tlr_distributed: a distributed factor does not "
-                                       "serve products in FP16, whose reference one rank computes "
-                                       "alone; leave it out, or compute exposures in double "
-                                       "precision");
     return p->fits > 0 ? MOAO_OK : say_too_little(p, &w->room);
 }
 

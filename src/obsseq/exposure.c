@@ -417,8 +417,9 @@ static status expose_all(obsseq *o, const profile *p, obsexposure *ex, obsseq_ac
     for (bool again = how->approximate; again;) {
         double found[4], gap; /* -1: no sample */
         again = false;
-        TRY(engine_agree(&o->t.e, STAGE_EXPOSURE,
-                         try_approximate(o, p, ex, how->sample, b, found, r)));
+        TRY(engine_agree(
+            &o->t.e, STAGE_EXPOSURE,
+            linop_solved(o->t.op, try_approximate(o, p, ex, how->sample, b, found, r))));
         MPI_Allreduce(MPI_IN_PLACE, found, 4, MPI_DOUBLE, MPI_MAX, o->t.e.c->mpi);
         gap = found[0];
         o->t.e.rep->sample_seconds += found[1];
@@ -430,7 +431,7 @@ static status expose_all(obsseq *o, const profile *p, obsexposure *ex, obsseq_ac
             TRY(tighten(o, gap / o->tolerance, how->fresh, &again));
     }
     if (!how->approximate)
-        st = expose_exactly(o, p, ex, 0, o->t.ch.nmine, r);
+        st = linop_solved(o->t.op, expose_exactly(o, p, ex, 0, o->t.ch.nmine, r));
 done:
     if (st != MOAO_OK)
         o->t.e.be->sync(o->t.e.ctx); /* nothing may write to the host's arrays any more */

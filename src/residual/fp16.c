@@ -57,8 +57,10 @@ static void bytes(const linop_case *c, const factor_kind *by, linop_bytes *b) {
     b->per_target = "W of a target in FP16, D+ Ctm0 W'";
     const size_t w16 = 2 * v8 * m * h, w64 = v * m * d; /* targets that are solved for together */
     b->target = (by->together && w16 < w64 ? w64 : w16) + (v * v + v * nk) * d;
-    if (by->compressed)
+    if (by->compressed) {
+        linop_add(b, "a step of W in FP16", v8 * m * h);
         b->least = m * (size_t)tlr_cmm_widest(c->s) * d;
+    }
     if (by->split && !by->on_host) /* which is computed in the product's memory, too */
         b->least = b->least > area ? b->least - area : 0;
 }
@@ -242,6 +244,7 @@ static status fp16_made(product *base, const profile *p) {
     if (base->e->phase)
         x->ep0 = backend_fp16_exponent(matcov_phase_bound(base->e->s, p, p, 0));
     x->exact.target = -1;
+    x->exact.solved = false;
     return MOAO_OK;
 }
 

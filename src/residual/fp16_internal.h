@@ -15,9 +15,9 @@
 #ifndef MOAO_RESIDUAL_FP16_INTERNAL_H
 #define MOAO_RESIDUAL_FP16_INTERNAL_H
 
+#include "engine/lgs_tiptilt.h"
 #include "factor/fp16.h"
 #include "residual/lattice_pairs.h"
-#include "residual/lgs_tiptilt.h"
 #include "residual/product.h"
 
 typedef struct fp16 fp16;
@@ -25,8 +25,10 @@ typedef struct fp16 fp16;
 typedef struct { /* the reference: W of one target in double precision, T panel by panel */
     product base;
     fp16 *of;
-    double *w;  /* v x m */
-    int target; /* whose W that is; -1: nobody's */
+    double *w;   /* v x m */
+    int target;  /* whose W that is; -1: nobody's */
+    bool solved; /* w is a W that another factor than one in split FP16 gave for direction dir */
+    double dir[2];
 } fp16_exact;
 
 struct fp16 {

@@ -8,6 +8,7 @@
 #include "residual/fp64_panels.h"
 
 #include <math.h>
+#include <string.h>
 
 /* |R| / |B0| that is enough: products with W as it is feel its errors in second order (2e-4 changes
  * a Strehl ratio by 1.4e-6 at the full scale), those of the residual phase in first order, where
@@ -15,6 +16,7 @@
  * leaves 7e-8 (published model) to 3e-7 (residual phase) at the full scale. */
 #define SETTLED 5e-7
 #define STEPS 4
+#define STEPS_DOUBLE 8 /* of a compressed factor, whose tolerance may be loose */
 /* R is brought to 2^-SMALLER of the size of B0: Cmm0^-1 makes it grow more than B0, which is
  * smooth, and the split FP16 parts of W have room for what B0 needs; two of them stay exact enough
  * down to there. */
@@ -92,7 +94,7 @@ done:
     return st;
 }
 
-/* W by another factor, which solves in double precision, and the same step of it. */
+/* W by another factor, unless the last solve was of that target, and the same step of it. */
 static status start_double(fp16 *x) {
     engine *e = x->base.e;
     const int64_t v = x->v, t = e->t;
@@ -109,10 +111,10 @@ done:
     return st;
 }
 
-static status step_double(fp16 *x) {
+static status step_double(fp16 *x, bool again) {
     factor *f = x->base.f;
     const wrows w = {.rows = x->v, .ld = x->v, .w = x->exact.w};
-    return f->kind->refine != NULL ? f->kind->refine(f, &w) : MOAO_OK;
+    return f->kind->refine != NULL ? f->kind->refine(f, &w, again) : MOAO_OK;
 }
 
 /* The first W by a factor in split FP16. */
@@ -127,18 +129,20 @@ done:
     return st;
 }
 
-static status settle(fp16 *x) {
-    double rho, before = INFINITY;
-    status st;
-    TRY(x->split ? start(x) : start_double(x));
-    for (int k = 0; k < STEPS; k++) {
-        TRY(all_of_it(x, &rho));
+static status settle(fp16 *x, bool begun) {
+    double rho = NAN, before = INFINITY;
+    status st = MOAO_OK;
+    if (!begun)
+        TRY(x->split ? start(x) : start_double(x));
+    for (int k = 0; k < (x->split ? STEPS : STEPS_DOUBLE); k++) {
+        if (k == 0 || x->split)
+            TRY(all_of_it(x, &rho));
         if (rho <= SETTLED)
             return st;
         if (!(rho < 0.5 * before))
             break;
         before = rho;
-        TRY(x->split ? step(x, rho) : step_double(x));
+        TRY(x->split ? step(x, rho) : step_double(x, k > 0));
         TRY(some_of_it(x, &rho));
         if (rho <= SETTLED)
             return st;
@@ -155,6 +159,7 @@ done:
 static status sharpen(product *base, int target, const double dir[2]) {
     fp16 *x = ((fp16_exact *)base)->of;
     engine *e = base->e;
+    bool begun;
     status st;
     if (x->exact.target == target)
         return MOAO_OK;
@@ -162,7 +167,9 @@ static status sharpen(product *base, int target, const double dir[2]) {
     x->exact.target = -1;
     TRY(engine_load(e, x->tor));
     TRY(e->mat->aim(x->target, dir, false));
-    TRY(settle(x));
+    begun = x->exact.solved && memcmp(dir, x->exact.dir, sizeof x->exact.dir) == 0;
+    x->exact.solved = false;
+    TRY(settle(x, begun));
     x->exact.target = target;
 done:
     return st;

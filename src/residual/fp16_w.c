@@ -1,6 +1,8 @@
 /* The product in FP16: W of a target, and what is constant in all exposures with it. */
 #include "residual/fp16_internal.h"
 
+#include <string.h>
+
 /* Of B0 W': columns at a time, and measurements whose sum is in single precision. */
 #define STRIP ((int64_t)1152)
 #define PART ((int64_t)16384)
@@ -170,7 +172,11 @@ status fp16_keep(product *base, const double dir[2], const wrows *solved, const 
         TRY(solve(x, w));
         TRY(keep_axes(x, axes));
     } else {
-        x->exact.target = -1; /* its W is lost */
+        if (solved->w == x->exact.w) {
+            x->exact.target = -1; /* its W is lost */
+            x->exact.solved = true;
+            memcpy(x->exact.dir, dir, sizeof x->exact.dir);
+        }
         TRY(cast(x, dir, solved, w, axes));
     }
     TRY(keep_products(x, fp16_w(x, w, 0), own));

@@ -6,8 +6,8 @@
  * term is made in double precision of what the solve has left. Factor and solve are the dense
  * operator's, which is the reference too. */
 #include "base/mix.h"
+#include "engine/lgs_tiptilt.h"
 #include "residual/lattice_pairs.h"
-#include "residual/lgs_tiptilt.h"
 #include "residual/pair_tiles.h"
 #include "residual/product.h"
 

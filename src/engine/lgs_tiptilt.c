@@ -1,4 +1,4 @@
-#include "residual/lgs_tiptilt.h"
+#include "engine/lgs_tiptilt.h"
 
 #include <stdlib.h>
 
