@@ -4,6 +4,7 @@
 # make check-faults [HOURS=1]                  the long form of the fault campaign (docs/reliability.md)
 # make mutants [N=50] [ONLY=word]              whether the tests notice changes that break something (docs/reliability.md)
 # make check-install  the ways of docs/install.md in fresh systems (root, debootstrap; two minutes)
+# make wheel, make deb   packages for pip and apt, into dist/
 # make pictures     the pictures of docs/ anew, from small runs (minutes)
 # make emulate-gpu  kernels of the GPU on an emulator, without a GPU (docs/developing.md)
 # make install prefix=/usr/local DESTDIR=      make gpu      the CUDA plugin, where nvcc exists
@@ -216,8 +217,20 @@ install: all to-install
 	install -m 644 $(wildcard python/moao/*.py python/moao/*.html python/moao/*.js) $(DESTDIR)$(prefix)/share/moao/python/moao/
 	for c in $(commands_on_results); do ln -sf ../share/moao/scripts/moao-results $(DESTDIR)$(prefix)/bin/moao-$$c; done
 
+# packages of this build: dist/moao-VERSION-...whl for pip, dist/moao_VERSION_ARCH.deb for apt
+.PHONY: wheel deb
+DIST ?= dist
+stage = $(B)/package/$@
+staged = rm -rf $(stage); $(MAKE) --no-print-directory -s install DESTDIR=$(abspath $(stage)) prefix=/usr >/dev/null
+wheel: all to-install
+	$(call say,WHEEL,dist)
+	+$(Q)$(staged) && $(PYTHON) packaging/make_wheel.py --tree $(stage) --prefix /usr -o $(DIST)
+deb: all to-install
+	$(call say,DEB,dist)
+	+$(Q)$(staged) && packaging/make_deb.sh $(abspath $(stage)) $(shell cat VERSION) $(DIST)
+
 clean:
-	rm -rf build demo-out
+	rm -rf build demo-out dist
 
 format:
 	clang-format-14 -i $(wildcard src/*.[ch] src/*/*.[ch] src/linalg/*/*.[ch] src/linalg/include/moao/*.h src/gpu/*/*.cu src/gpu/*/*.cuh tests/*/*.[ch] bench/*.[ch] bench/gpu/*.c)

@@ -1,16 +1,18 @@
 #!/bin/sh
 # Install the packages that moao needs and this machine lacks (Debian 12, Ubuntu 24.04: same names).
-#   scripts/install-deps.sh [--build] [--demo] [--test] [--list]
-# --build (the default): compiler and libraries; --demo: also what draws the maps; --test: also what the tests use.
+#   scripts/install-deps.sh [--build] [--demo] [--test] [--package] [--list]
+# --build (the default): compiler and libraries; --demo: also what draws the maps; --test: also what the tests use;
+# --package: also what make wheel and make deb use.
 # --list only prints the names of what is missing. Says nothing when nothing is missing. MOAO_DEPS=no skips it all.
 set -u
 build="gcc libc6-dev make pkg-config openmpi-bin libopenmpi-dev libscalapack-openmpi-dev libopenblas-dev
  libfftw3-dev libcfitsio-dev libyaml-dev"
 demo="python3 python3-numpy python3-astropy python3-matplotlib python3-plotly"
+package="patchelf binutils dpkg-dev python3-venv python3-pip"
 # a|b: the first of these that the distribution has
 test="libcmocka-dev clang-format-14|clang-format clang-14|clang-18 libclang-rt-14-dev|libclang-rt-18-dev cppcheck
  valgrind slurm-wlm munge zsh groff-base python3 python3-numpy python3-astropy
- python3-matplotlib python3-plotly python3-selenium chromium|chromium-browser chromium-driver|chromium-chromedriver"
+ python3-matplotlib python3-plotly patchelf binutils dpkg-dev python3-venv python3-pip python3-selenium chromium|chromium-browser chromium-driver|chromium-chromedriver"
 
 want=""; list=no
 for a in "$@"; do
@@ -18,8 +20,9 @@ for a in "$@"; do
         --build) want="$want $build" ;;
         --demo) want="$want $build $demo" ;;
         --test) want="$want $build $test" ;;
+        --package) want="$want $build $package" ;;
         --list) list=yes ;;
-        -h|--help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        -h|--help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
         *) echo "install-deps: unknown option $a (try --help)" >&2; exit 2 ;;
     esac
 done

@@ -4,13 +4,19 @@ import os
 import sys
 
 from . import __version__
-from .process import environment, find_program
+from .process import environment, find_program, folder_of
 from .reading import MoaoError
 
 # the second word of moao-plot, moao-view...
 COMMANDS = {"plot": "cmd_plot", "compare": "cmd_compare", "plot-sweep": "cmd_sweep", "export": "cmd_export", "view": "cmd_view",
             "stars": "cmd_stars", "plot-asterism": "cmd_asterism", "plot-coverage": "cmd_coverage", "collect": "cmd_collect",
             "python": "cmd_python"}
+
+
+def shipped(word):
+    """A case that comes with the program, where a word names one and no file."""
+    found = os.path.join(folder_of("params") or "", word)
+    return found if word.endswith(".yaml") and "=" not in word and not os.path.exists(word) and os.path.isfile(found) else word
 
 
 def main(words=None):
@@ -24,6 +30,8 @@ def main(words=None):
     except MoaoError as e:
         print("moao: %s (Python package %s)" % (e, __version__), file=sys.stderr)
         return 2
+    if words and words[0] in ("run", "check", "sweep", "asterism"):
+        words = words[:1] + [shipped(w) for w in words[1:]]
     if not words:
         print("commands on results: %s\n" % ", ".join(COMMANDS), flush=True)
     os.execve(program, [program] + (words or ["help"]), environment())

