@@ -34,7 +34,8 @@ const char cmd_asterism_usage[] =
     "                 magnitude; other kinds of files by way of moao-stars\n"
     "  --choose N     stars of an asterism\n"
     "  --want FIGURE  mean, min, max, median or pN of strehl, ee BOX or rms over the\n"
-    "                 targets, at a wavelength (default: mean strehl, the first one)\n"
+    "                 targets, at a wavelength or in a band of psf.bands (default:\n"
+    "                 mean strehl, the first one)\n"
     "  --limit MAG    no fainter stars\n"
     "  --radius R     no stars farther from the centre (default: that of the farthest\n"
     "                 guide star of FILE) [arcsec]\n"
@@ -237,15 +238,13 @@ done:
 static status read_want(const cmdline *cl, want *w) {
     params par = {0};
     char *path = NULL;
-    status st = want_parse(cl->want != NULL ? cl->want : "mean strehl", w);
-    if (st == MOAO_OK)
-        st = file_join(cl->dir, "place-1.yaml", &path);
+    status st = file_join(cl->dir, "place-1.yaml", &path);
     if (st == MOAO_OK) {
         const char *const files[] = {path};
         st = params_load(NULL, 1, files, 0, NULL, &par);
     }
-    if (st == MOAO_OK && !(w->lambda > 0))
-        w->lambda = par.psf_wavelengths.v[0];
+    if (st == MOAO_OK)
+        st = ast_complete_want(cl->want, &par, w);
     params_free(&par);
     free(path);
     return st;

@@ -107,8 +107,7 @@ static void print_table(const budget *b) {
     }
     if (b->merged)
         printf("\npsf.residual: sensor: %s (docs/model.md, section 7)\n", BUDGET_WITHOUT_WORDS);
-    printf("\nStrehl ratio of the images at %.4g um: %.4f%s\n", b->lambda, b->strehl,
-           several ? ", mean" : "");
+    printf("\nStrehl ratio of the images %s: %.4f%s\n", b->at, b->strehl, several ? ", mean" : "");
 }
 
 static status print_csv(const budget *b) {

@@ -119,9 +119,15 @@ static void print_sequence(const setup *u) {
         u->a.nexposure, text_plural(u->a.nexposure));
     say("PSF", "grid of %d x %d, pixel %.4f m; %d x %d pixels kept", u->grid.grid, u->grid.grid,
         u->grid.pixel, u->o.crop, u->o.crop);
-    for (int l = 0; l < u->o.nlambda && l < MOST_SENSORS; l++)
-        say("", "%.4g um: pixel %.3f mas", u->o.lambda[l] * 1e6,
+    for (int l = 0; l < u->o.nlambda && l < MOST_SENSORS; l++) {
+        char label[48], band[96] = "";
+        params_image_label(&u->par, l, label, sizeof label);
+        if (u->o.width[l] > 0)
+            snprintf(band, sizeof band, " (%.4g um wide around %.4g um, %d wavelengths)",
+                     u->o.width[l] * 1e6, u->o.lambda[l] * 1e6, u->o.band_wavelengths);
+        say("", "%s%s: pixel %.3f mas", label, band,
             u->o.lambda[l] / (u->grid.grid * u->grid.pixel) * ARCSEC_PER_RAD * 1e3);
+    }
 }
 
 static void print_items(const plan *p) {

@@ -70,7 +70,7 @@ typedef struct {
     int nnew;          /* runs of this call, the first ones of the list */
     int done, failed;  /* of them */
     int computed;      /* by this call */
-    int nlambda, nbox; /* different ones of all runs [m], [rad] */
+    int nlambda, nbox; /* different wavelengths and bands, boxes of all runs */
     double lambda[MOST], box[MOST];
     double from, last; /* start of the first computed run, last writing of the table [s] */
 } sweep;
@@ -107,8 +107,8 @@ static void add_new(double x, double *v, int *n) {
 }
 
 static void count_columns(sweep *s, const params *par) {
-    for (int i = 0; i < par->psf_wavelengths.n; i++)
-        add_new(par->psf_wavelengths.v[i], s->lambda, &s->nlambda);
+    for (int i = 0; i < par->images.n; i++) /* a band is another one than its centre */
+        add_new(par->images.lambda[i] + 10 * par->images.width[i], s->lambda, &s->nlambda);
     for (int i = 0; i < par->psf_ee_boxes.n; i++)
         add_new(par->psf_ee_boxes.v[i], s->box, &s->nbox);
 }
@@ -218,9 +218,10 @@ static void add_duration(text *t, double seconds) {
  * "[ 3/12] telescope.zenith=30: Strehl 0.431 at 2.2 um, 12 s, 1:48 left" */
 static status tell(sweep *s, int i, const char *what, double seconds) {
     sweep_run *r = &s->l.run[i];
-    double strehl, lambda;
+    double strehl;
+    char at[SWEEP_AT];
     text t = {0};
-    status st = sweep_check(s->cl->dir, r, &strehl, &lambda);
+    status st = sweep_check(s->cl->dir, r, &strehl, at);
     s->done += !r->damaged;
     s->failed += r->damaged;
     if (progress_is_json())
@@ -233,7 +234,7 @@ static status tell(sweep *s, int i, const char *what, double seconds) {
         return st;
     text_add(&t, "[%d/%d] %s: %s", i + 1, s->nnew, r->folder, what);
     if (isfinite(strehl))
-        text_add(&t, ", Strehl %.3f at %.4g um", strehl, lambda);
+        text_add(&t, ", Strehl %.3f at %s", strehl, at);
     if (seconds > 0) {
         text_add(&t, ", ");
         add_duration(&t, seconds);

@@ -43,12 +43,13 @@ def results_of(folder):
     """Figures of a finished run: {column: value}, in the order of the table."""
     row, run = {}, Run(folder)
     for i, wave in enumerate(run.lambdas):
+        band = run.bands[i] + "_" if run.bands[i] else ""
         for name in run.quantities:
             if name == "STREHL" or name.startswith("EE_"):
                 values = run.column_long(name)[i]
-                row["%s_mean_%gum" % (name.lower(), wave)] = values.mean()
+                row["%s_mean_%s%gum" % (name.lower(), band, wave)] = values.mean()
                 if name == "STREHL":
-                    row["%s_max_%gum" % (name.lower(), wave)] = values.max()
+                    row["%s_max_%s%gum" % (name.lower(), band, wave)] = values.max()
     path = os.path.join(folder, "run.json")
     try:
         with reading(path, "the time"), open(path, encoding="utf-8") as f:

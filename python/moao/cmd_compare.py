@@ -30,8 +30,8 @@ def table(rows):
     for r in rows:
         size = np.nanmax(np.abs(r["a"]), initial=0)
         means = [v[np.isfinite(v)].mean() if np.isfinite(v).any() else np.nan for v in (r["a"], r["b"], r["b"] - r["a"])]
-        lines.append("%-14s %8.4g %8s %11.6g %11.6g %11.4g %11.4g %9.2g" % (
-            r["name"], r["wavelength"], r["exposure"] or "long", *means, r["worst"], r["worst"] / size if size else 0 if r["worst"] == 0 else np.inf))
+        lines.append("%-14s %8s %8s %11.6g %11.6g %11.4g %11.4g %9.2g" % (
+            r["name"], r["band"] or "%.4g" % r["wavelength"], r["exposure"] or "long", *means, r["worst"], r["worst"] / size if size else 0 if r["worst"] == 0 else np.inf))
     return "\n".join(lines)
 
 

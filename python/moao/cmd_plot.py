@@ -16,7 +16,7 @@ def options():
     p.add_argument("folder", metavar="DIR", help="folder of the results, with maps.fits")
     p.add_argument("-o", "--output", metavar="FILE", help="picture to write (default: DIR/maps.png)")
     p.add_argument("-w", "--wavelength", metavar="UM[,UM...]",
-                   help="wavelengths in um, found within 10 %%; others are refused (default: both, of many the shortest and longest)")
+                   help="wavelengths in um, found within 10 %%, or bands by name; others are refused (default: both, of many the shortest and longest)")
     p.add_argument("-b", "--box", type=float, metavar="MAS",
                    help="side of the ensquared energy's box in mas, found within 1 %%; others are refused (default: the first)")
     p.add_argument("-q", "--quantity", metavar="NAME[,NAME...]",
@@ -59,7 +59,7 @@ def waves_of(run, text):
         return None
     found = []
     for word in text.split(","):
-        found.append(run.wavelength_index(numbers(word, 1, "a wavelength in um")[0]))
+        found.append(run.wavelength_index(word if word in run.bands else numbers(word, 1, "a wavelength in um")[0]))
     return list(dict.fromkeys(found))
 
 
@@ -125,7 +125,7 @@ def draw_panel(run, a):
         raise MoaoError("--panel %s draws one wavelength, not %s" % (a.panel, a.wavelength))
     special = a.panel in plots_panels.SPECIAL
     column = None if special else plots_panels.column_of(run, a.panel, a.box)
-    figure = plots_panels.panel(run, a.panel, None if waves is None else run.lambdas[waves[0]], a.exposure,
+    figure = plots_panels.panel(run, a.panel, None if waves is None else run.waves[waves[0]], a.exposure,
                                 [target_argument(t) for t in a.target] if a.target else None,
                                 plots_panels.SIZE if a.size is None else size_of(a.size), a.box,
                                 limits_of(run, a).get(column), a.position_angle)

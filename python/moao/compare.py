@@ -16,12 +16,17 @@ def shared_targets(a, b):
     return tuple(np.array(v) for v in zip(*pairs))
 
 
+def same_wave(a, i, b, j):
+    """Whether two images are of one wavelength, or of bands of one name and centre."""
+    return abs(a.lambdas[i] - b.lambdas[j]) < SAME_PLACE and a.bands[i] == b.bands[j]
+
+
 def shared_waves(a, b):
-    """Pairs of rows (of a, of b) of the wavelengths that both have."""
-    pairs = [(i, j) for i, v in enumerate(a.lambdas) for j, w in enumerate(b.lambdas) if abs(v - w) < SAME_PLACE]
+    """Pairs of rows (of a, of b) of the wavelengths and bands that both have."""
+    pairs = [(i, j) for i in range(a.nl) for j in range(b.nl) if same_wave(a, i, b, j)]
     if not pairs:
-        raise MoaoError("%s and %s have no wavelength in common: %s and %s um" % (
-            a.folder, b.folder, *(", ".join("%g" % v for v in r.lambdas) for r in (a, b))))
+        raise MoaoError("%s and %s have no wavelength in common: %s and %s" % (
+            a.folder, b.folder, *(", ".join(map(r.wave_words, range(r.nl))) for r in (a, b))))
     return pairs
 
 
@@ -37,7 +42,7 @@ def compare(a, b, exposures=False):
             if exposures:
                 both += [(e + 1, a.column(name)[i, e, ta], b.column(name)[j, e, tb]) for e in range(min(a.ne, b.ne))]
             for e, va, vb in both:
-                found.append({"name": name, "wavelength": a.lambdas[i], "exposure": e, "a": va, "b": vb,
+                found.append({"name": name, "wavelength": a.lambdas[i], "band": a.bands[i], "exposure": e, "a": va, "b": vb,
                               "worst": worst(va, vb)})
     if not found:
         raise MoaoError("%s and %s have no quantity in common" % (a.folder, b.folder))
@@ -61,7 +66,7 @@ def only_in_one(a, b):
         lines.append("A has %d exposures, B %d" % (a.ne, b.ne))
     for one, other, word in ((a, b, "A"), (b, a, "B")):
         names = [n for n in one.quantities if n not in other.quantities]
-        waves = ["%g um" % v for v in one.lambdas if not np.any(abs(other.lambdas - v) < SAME_PLACE)]
+        waves = [one.wave_words(i) for i in range(one.nl) if not any(same_wave(one, i, other, j) for j in range(other.nl))]
         if names + waves:
             lines.append("only in %s: %s" % (word, ", ".join(names + waves)))
     return lines

@@ -22,7 +22,7 @@ def images(run, il, exposure, pixel, side):
     """(cube [target, y, x] of flux, fractions of all light, pixel [mas]) of one wavelength; odd side, axis in the
     middle."""
     cube, fractions, step = [], [], None
-    for p in run.psfs(None, run.lambdas[il], exposure):
+    for p in run.psfs(None, run.waves[il], exposure):
         step = p.pixel if pixel is None else pixel
         room = int(min(p.data.shape) * p.pixel / step * (1 + 1e-9))
         room -= 1 - room % 2
@@ -63,6 +63,8 @@ def cube_hdu(run, il, cube, fractions, step, name):
         h.header["CDELT" + axis] = (step / 1e3 * ARCSEC, "step")
         h.header["CUNIT" + axis] = ("deg", "unit")
     h.header["WAVE0"] = (run.lambdas[il], "[um] wavelength")
+    if run.bands[il]:
+        h.header["BAND"] = (run.bands[il], "that the image is integrated over, round WAVE0")
     h.header["WAVEUNIT"] = ("um", "its unit")
     h.header["PIXEL"] = (step, "[mas] side of a pixel")
     h.header["FRACMIN"] = (fractions.min(), "smallest share of the light inside an image")
@@ -130,6 +132,6 @@ def export(run, kind="scopesim", waves=None, exposure=None, pixel=None, side=Non
     for k, (il, (cube, fractions, step)) in enumerate(zip(waves, made)):
         if kind == "scopesim":
             head.header["WAVEEXT%d" % (k + 2)] = (run.lambdas[il], "[um] wavelength of that extension")
-        hdus.append(cube_hdu(run, il, cube, fractions, step, "PSF_%gum" % run.lambdas[il]))
+        hdus.append(cube_hdu(run, il, cube, fractions, step, "PSF_%s" % (run.bands[il] or "%gum" % run.lambdas[il])))
     hdus.append(targets_hdu(run, waves, [m[1] for m in made]))
     return hdus

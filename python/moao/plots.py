@@ -102,7 +102,7 @@ def draw_spectrum(ax, run, names, waves=None):
 def draw_energies(ax, run, psfs):
     """Ensquared energy of images against the box, with the values of maps.fits where it has them."""
     for p, colour in zip(psfs, COLOURS):
-        il = int(np.argmin(abs(run.lambdas - p.wavelength)))
+        il = run.wavelength_index(p.band or p.wavelength)
         wide = max(2.5 * max(run.boxes, default=0), 12 * run.wavelengths["DIFFLIM"][il])
         side = np.linspace(0, min(wide, p.pixel * (p.data.shape[0] - 1)), 60)[1:]
         ax.plot(side, p.ee(side), color=colour, lw=1.2, label=target_label(run, p.target, il, p.exposure))
@@ -110,7 +110,8 @@ def draw_energies(ax, run, psfs):
         inside = [(run.box_of(n), run.column_long(n)[il, p.target]) for n in name if run.box_of(n) <= side[-1]]
         if inside and p.exposure is None:
             ax.plot(*zip(*inside), "o", color=colour, ms=4)
-    ax.set(xlabel="side of the box [mas]", ylabel="ensquared energy at %.4g µm" % psfs[0].wavelength, ylim=(0, 1),
+    ax.set(xlabel="side of the box [mas]", ylabel="ensquared energy %s" % (
+        "in %s" % psfs[0].band if psfs[0].band else "at %.4g µm" % psfs[0].wavelength), ylim=(0, 1),
            xlim=(0, None))
     ax.legend(frameon=False, fontsize=7.5, loc="lower right")
 
@@ -143,7 +144,7 @@ def psfs(run, targets=None, wavelength=None, exposure=None):
     """Images of some targets: indices, names or (x, y); None: the best, the central, the worst and two of the corners."""
     il = run.wavelength_index(wavelength)
     chosen = default_targets(run, 5, il, exposure) if targets is None else pick(run, targets)
-    images = list(run.psfs(chosen, run.lambdas[il], exposure))
+    images = list(run.psfs(chosen, run.waves[il], exposure))
     figure = Figure(figsize=(max(4, (len(images) + 0.6) * 2.4), 3.1), layout="constrained")
     draw_psfs(np.atleast_1d(figure.subplots(1, len(images))), run, il, images)
     return figure
@@ -155,7 +156,7 @@ def energies(run, targets=None, wavelength=None, exposure=None):
     il = run.wavelength_index(wavelength)
     chosen = default_targets(run, 3, il, exposure) if targets is None else pick(run, targets)
     figure = Figure(figsize=(5.2, 3.4), layout="constrained")
-    draw_energies(figure.subplots(), run, list(run.psfs(chosen, run.lambdas[il], exposure)))
+    draw_energies(figure.subplots(), run, list(run.psfs(chosen, run.waves[il], exposure)))
     return figure
 
 
@@ -212,7 +213,7 @@ def overview(run, names=None, waves=None, targets=None, scale="common", fixed=No
     imaged = waves if len(waves) <= 2 else [waves[0], waves[-1]]
     npanel = 3 if line_of(run) else max(len(panels_of(run, n, 0, waves)) for n in names)
     chosen = [default_targets(run, 5 if npanel >= 5 else 3, il) if targets is None else pick(run, targets) for il in imaged]
-    images = [list(run.psfs(c, run.lambdas[il])) for c, il in zip(chosen, imaged)] if "long" in run.images else []
+    images = [list(run.psfs(c, run.waves[il])) for c, il in zip(chosen, imaged)] if "long" in run.images else []
     width = max(8.4, (npanel + 0.6) * PANEL, (max(map(len, chosen)) + 2.5) * PANEL if images else 0)
     rows = rows_of(run, names, waves, width, scale, fixed, angle)
     curves = len(images) or (1 if run.ne > 1 or len(waves) > 1 else 0)

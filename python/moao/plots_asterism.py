@@ -31,7 +31,7 @@ def map_of(a):
         return None
     run = Run(folder)
     words = a.want.split()
-    wave = next((float(w[:-2]) for w in words if w.endswith("um")), None)
+    wave = next((float(w[:-2]) for w in words if w.endswith("um")), words[words.index("in") + 1] if "in" in words else None)
     name = {"strehl": "STREHL", "rms": "VARIANCE"}.get(words[1])
     name = run.ee_name(float(words[2][:-3])) if name is None else name
     values = np.asarray(run.column_long(name)[run.wavelength_index(wave)])

@@ -22,11 +22,11 @@ class _Part:
 def places(a, rows):
     """({(row, column): difference}, rows, columns): a row of wavelengths for each quantity that has them; then the error terms, one
     after another, without those that are zero in both runs."""
-    waves = list(dict.fromkeys(r["wavelength"] for r in rows))
+    waves = list(dict.fromkeys((r["wavelength"], r["band"]) for r in rows))
     coloured = list(dict.fromkeys(r["name"] for r in rows if not a.achromatic(r["name"])))
     terms = [r for r in rows if a.achromatic(r["name"]) and (np.any(r["a"]) or np.any(r["b"]))]
     columns = max(len(waves) if coloured else 1, min(3, len(terms)))
-    at = {(coloured.index(r["name"]), waves.index(r["wavelength"])): r for r in rows if r["name"] in coloured}
+    at = {(coloured.index(r["name"]), waves.index((r["wavelength"], r["band"]))): r for r in rows if r["name"] in coloured}
     at.update({(len(coloured) + k // columns, k % columns): r for k, r in enumerate(terms)})
     return at, len(coloured) + -(-len(terms) // columns), columns
 
@@ -47,7 +47,7 @@ def differences(a, b, rows, targets):
         ax.set_visible(True)
         high = np.nanmax(np.abs(d), initial=0) or 1e-12
         drawn = draw_map(ax, part, d, Normalize(-high, high), SIGNED, "%+.2g", PANEL)
-        title_of(ax, label_of(a, r["name"]) + ("" if a.achromatic(r["name"]) else " at %.4g µm" % r["wavelength"]), d)
+        title_of(ax, label_of(a, r["name"]) + ("" if a.achromatic(r["name"]) else " in %s" % r["band"] if r["band"] else " at %.4g µm" % r["wavelength"]), d)
         top.colorbar(drawn, cax=ax.inset_axes([1.04, 0, 0.05, 1])).set_label("B − A", labelpad=1)
         ax.set(xlabel="x [arcsec]" if (i + 1, j) not in at else "", ylabel="y [arcsec]" if j == 0 else "")
         ax.tick_params(labelbottom=(i + 1, j) not in at, labelleft=j == 0)

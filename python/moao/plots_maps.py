@@ -51,7 +51,7 @@ def label_of(run, name):
 
 
 def wave_label(run, il):
-    return "%.4g µm" % run.lambdas[il]
+    return run.bands[il] or "%.4g µm" % run.lambdas[il]
 
 
 def time_unit(times):

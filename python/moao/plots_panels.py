@@ -60,11 +60,11 @@ def panel(run, what="strehl", wavelength=None, exposure=None, targets=None, size
     waves = [int(i) for i in np.argsort(run.lambdas)] if wavelength is None else [il]
     if what == "psf":
         which = default_targets(run, 2, il, exposure) if chosen is None else chosen
-        draw_psfs(np.atleast_1d(figure.subplots(1, len(which))), run, il, list(run.psfs(which, run.lambdas[il], exposure)),
+        draw_psfs(np.atleast_1d(figure.subplots(1, len(which))), run, il, list(run.psfs(which, run.waves[il], exposure)),
                   (width - 1.2) / len(which))
     elif what == "energy":
         which = default_targets(run, 3, il, exposure) if chosen is None else chosen
-        draw_energies(figure.subplots(), run, list(run.psfs(which, run.lambdas[il], exposure)))
+        draw_energies(figure.subplots(), run, list(run.psfs(which, run.waves[il], exposure)))
     elif what == "budget":
         ax = figure.subplots()
         draw_targets(ax, run, chosen, exposure, max(2, int((width - 0.9) / 0.26)))

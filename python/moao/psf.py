@@ -47,12 +47,12 @@ def ensquared(image, pixel, boxes):
 class Psf:
     """One image. `data` [y, x] as in psf.fits (the diffraction limit peaks at 1), axis on pixel [n//2, n//2].
 
-    pixel [mas], wavelength [um], x and y [arcsec] of the target, its index from 0, exposure (from 1, None: long).
+    pixel [mas], wavelength [um] (of an image of a band its centre), band ("": none), x and y [arcsec] of the target, its index from 0, exposure (from 1, None: long).
     """
 
-    def __init__(self, data, pixel, wavelength, flux, target=0, x=0.0, y=0.0, exposure=None, name=""):
+    def __init__(self, data, pixel, wavelength, flux, target=0, x=0.0, y=0.0, exposure=None, name="", band=""):
         self.data, self.pixel, self.wavelength, self.total = np.asarray(data, float), pixel, wavelength, flux
-        self.target, self.x, self.y, self.exposure, self.name = target, x, y, exposure, name
+        self.target, self.x, self.y, self.exposure, self.name, self.band = target, x, y, exposure, name, band
 
     def __repr__(self):
         return "<PSF %d x %d pixels of %.4g mas at %.4g um, target %d at (%g, %g) arcsec, Strehl %.4f>" % (

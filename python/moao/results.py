@@ -1,8 +1,8 @@
 """What a run left in its folder, by the names that one uses: Strehl ratios, energies, images, stars, exposures.
 
 Arrays of results have the shape of the targets: [y, x] for a grid, [target] for a list; with exposure="all" the
-exposures come before them, and without a wavelength all wavelengths come first. Wavelengths are in um, boxes and pixels
-in mas, directions in arcsec, exposures count from 1.
+exposures come before them, and without a wavelength all wavelengths come first. Wavelengths are in um, or names of bands
+(psf.bands), boxes and pixels in mas, directions in arcsec, exposures count from 1.
 """
 import os
 import re
@@ -33,7 +33,7 @@ def nearest(values, wanted, share, what, unit, others=""):
     try:
         wanted = number(wanted, "a %s in %s" % (what, unit))
     except MoaoError as e:
-        raise MoaoError("%s: this run has %s %s" % (e, there, unit)) from None
+        raise MoaoError("%s: this run has %s %s%s" % (e, there, unit, others)) from None
     i = int(np.argmin(abs(values - wanted))) if len(values) else 0
     if not len(values) or not abs(values[i] - wanted) <= share * abs(wanted):
         raise MoaoError("no %s near %g %s: this run has %s %s%s" % (what, wanted, unit, there, unit, others))
@@ -110,7 +110,7 @@ class Run:
 
     def __repr__(self):
         return "<moao run %r: %d targets, %d exposures, wavelengths %s um>" % (
-            self.folder, self.nt, self.ne, ", ".join("%g" % v for v in self.lambdas))
+            self.folder, self.nt, self.ne, ", ".join("%s" % v if isinstance(v, str) else "%g" % v for v in self.waves))
 
     # --- to show it
 
@@ -135,8 +135,29 @@ class Run:
 
     @property
     def lambdas(self):
-        """Wavelengths [um], in the order of the file."""
+        """Wavelengths [um], or centres of bands, in the order of the file."""
         return np.asarray(self.wavelengths["LAMBDA"], float)
+
+    @property
+    def bands(self):
+        """Name of the band of each image, "" of a single wavelength, in the order of the file."""
+        names = self.wavelengths["BAND"] if "BAND" in self.wavelengths.colnames else [""] * self.nl
+        return [text_of(n) for n in names]
+
+    @property
+    def waves(self):
+        """What each image is of, as `wavelength` takes it: the wavelength [um], or the name of a band."""
+        return [band or float(v) for band, v in zip(self.bands, self.lambdas)]
+
+    def wave_words(self, il):
+        """"1.65 um", or "band H"."""
+        return "band %s" % self.bands[il] if self.bands[il] else "%.4g um" % self.lambdas[il]
+
+    def flux_wavelength(self, il):
+        """Wavelength [um] whose peak has the share of the light that the image's peak has: of a band c -+ w/2 with equal
+        photons at all wavelengths the root of (c - w/2) (c + w/2)."""
+        wide = float(self.wavelengths["WIDTH"][il]) if "WIDTH" in self.wavelengths.colnames else 0.0
+        return float(np.sqrt(self.lambdas[il] ** 2 - wide ** 2 / 4))
 
     @property
     def times(self):
@@ -241,8 +262,22 @@ class Run:
         return self.targets[name]
 
     def wavelength_index(self, wavelength=None):
-        """Row of the wavelength nearest to one [um]; None: the first."""
-        return 0 if wavelength is None else nearest(self.lambdas, wavelength, NEAR_WAVELENGTH, "wavelength", "um")
+        """Row of the wavelength nearest to one [um], of a band by its name; None: the first. A band is found by its
+        centre too where no single wavelength is near."""
+        if wavelength is None:
+            return 0
+        bands = self.bands
+        if isinstance(wavelength, str) and wavelength in bands and wavelength:
+            return bands.index(wavelength)
+        named = [b for b in bands if b]
+        others = ", and band%s %s" % ("s" if len(named) > 1 else "", ", ".join(named)) if named else ""
+        single = [i for i, b in enumerate(bands) if not b]
+        try:
+            return single[nearest(self.lambdas[single], wavelength, NEAR_WAVELENGTH, "wavelength", "um", others)]
+        except MoaoError:
+            if not named or isinstance(wavelength, str):
+                raise
+        return nearest(self.lambdas, wavelength, NEAR_WAVELENGTH, "wavelength", "um", others)
 
     def value(self, name, wavelength=None, exposure=None):
         """A quantity: of the long exposure (exposure=None), of one exposure (from 1), or of "all" of them; at the
@@ -309,7 +344,7 @@ class Run:
         for name in self.budget_terms():
             for il in range(self.nl) if wavelength is None else [self.wavelength_index(wavelength)]:
                 nm = self.lambdas[il] * 1e3 / (2 * np.pi)  # of path for one radian
-                v = np.ravel(self.value(name, self.lambdas[il], exposure))[only]
+                v = np.ravel(self.value(name, self.waves[il], exposure))[only]
                 unit = self.unit(name)
                 v = v if unit.startswith("rad") else v / nm ** 2 if unit != "nm" else v * abs(v) / nm ** 2
                 rows.append((name, self.lambdas[il], v.mean(), v.min(), v.max(),
@@ -374,11 +409,11 @@ class Run:
             with reading(self.psf_path, "the images"):
                 f = fits.open(self.psf_path)
                 cube, pixel = self._cube(f[name, version])
-                total = total_flux(self.lambdas[il], pixel, self.header["TELDIAM"], self.header["OBSCUR"])
+                total = total_flux(self.flux_wavelength(il), pixel, self.header["TELDIAM"], self.header["OBSCUR"])
             for t in range(self.nt) if targets is None else targets:
                 with reading(self.psf_path, "the images"):
                     image = cube[t, :, :]
-                yield Psf(image, pixel, self.lambdas[il], total, t, self.x[t], self.y[t], exposure, self.names[t])
+                yield Psf(image, pixel, self.lambdas[il], total, t, self.x[t], self.y[t], exposure, self.names[t], self.bands[il])
         finally:
             if f is not None:
                 f.close()

@@ -11,7 +11,7 @@ const element = id => document.getElementById(id);
 // --- values
 
 const quantity = () => run.quantities[state.quantity];
-const lambda = il => run.waves[il].toPrecision(3).replace(/\.?0+$/, "") + " µm";
+const lambda = il => run.bands[il] || run.waves[il].toPrecision(3).replace(/\.?0+$/, "") + " µm";
 const exposureName = e => e === 0 ? (run.times.length === 1 ? "the only exposure" : "long exposure") : "t = " + +(run.times[e - 1] / run.unit[0]).toPrecision(4) + " " +
     run.unit[1];
 const values = (q, il, e) => e === 0 ? q.long[il] : q.short[il][e - 1];
@@ -238,11 +238,11 @@ function cell(value) {  // as a spreadsheet needs it: nothing is a formula; a co
 }
 
 function table() {  // a line for each target, exposure (0: the long one) and wavelength
-    const rows = [["target", "name", "x_arcsec", "y_arcsec", "exposure", "time_s", "wavelength_um"].concat(run.quantities.map(q =>
+    const rows = [["target", "name", "x_arcsec", "y_arcsec", "exposure", "time_s", "wavelength_um"].concat(run.bands.some(b => b) ? ["band"] : []).concat(run.quantities.map(q =>
         q.name.toLowerCase() + (q.unit && !q.name.toLowerCase().endsWith(q.unit) ? "_" + q.unit : "")))];
     for (let e = 0; e <= (run.times.length === 1 ? 0 : run.times.length); e++) {
         run.waves.forEach((wave, il) => run.x.forEach((_, t) => rows.push([t + 1, run.names ? run.names[t] : "", run.x[t], run.y[t], e,
-            e === 0 ? null : run.times[e - 1], wave].concat(run.quantities.map(q => values(q, il, e)[t])))));
+            e === 0 ? null : run.times[e - 1], wave].concat(run.bands.some(b => b) ? [run.bands[il]] : []).concat(run.quantities.map(q => values(q, il, e)[t])))));
     }
     return rows.map(r => r.map(cell).join(",") + "\n").join("");
 }
@@ -257,7 +257,7 @@ function psfFits() {  // the image of the panel: values as in psf.fits, the diff
     const p = run.psf[state.image], n = p.side, packed = image(state.image), first = state.target * n * n;
     const cards = [card("SIMPLE", true), card("BITPIX", -32), card("NAXIS", 2), card("NAXIS1", n), card("NAXIS2", n),
         card("TARGET", state.target + 1, "number of the target, from 1"), card("X", run.x[state.target], "[arcsec] direction of the target"),
-        card("Y", run.y[state.target], "[arcsec]"), card("LAMBDA", run.waves[p.wave], "[um] wavelength"),
+        card("Y", run.y[state.target], "[arcsec]"), card("LAMBDA", run.waves[p.wave], "[um] wavelength"), card("BAND", run.bands[p.wave], "that the image is integrated over"),
         card("EXPOSURE", p.exposure, "number of the exposure, 0: the long one"), card("PIXEL", p.pixel, "[mas] side of a pixel"),
         card("CRPIX1", Math.floor(n / 2) + 1, "axis of the PSF"), card("CRPIX2", Math.floor(n / 2) + 1, "axis of the PSF"),
         card("CRVAL1", 0.0), card("CRVAL2", 0.0), card("CDELT1", p.pixel, "step"), card("CDELT2", p.pixel, "step"),
@@ -335,7 +335,7 @@ drawStars();
 draw();
 element("table").addEventListener("click", () => save(table(), run.file + ".csv", "text/csv"));
 element("psf-fits").addEventListener("click", () => save(psfFits(), [run.file, "target" + (state.target + 1),
-    run.waves[run.psf[state.image].wave] + "um", run.psf[state.image].exposure || "long"].join("-") + ".fits", "application/fits"));
+    run.bands[run.psf[state.image].wave] || run.waves[run.psf[state.image].wave] + "um", run.psf[state.image].exposure || "long"].join("-") + ".fits", "application/fits"));
 element("map").on("plotly_click", event => {
     state.target = nearest(event.points[0].x, event.points[0].y);
     draw();

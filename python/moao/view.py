@@ -61,7 +61,7 @@ def which_images(run, most):
     """(wavelength row, exposure; 0: long) of the images that there are, and the side of one [pixels]."""
     if "long" not in run.images:
         return [], 0
-    side = min(run.psf(0, wavelength=run.lambdas[0]).data.shape)
+    side = min(run.psf(0, wavelength=run.waves[0]).data.shape)
     found = [(il, 0) for il in range(run.nl)]
     short = [(il, e + 1) for il in range(run.nl) for e in range(run.ne)] if "short" in run.images else []
     if run.ne > 1 and (len(found) + len(short)) * run.nt * min(side, 64) ** 2 * 2 <= most:
@@ -72,7 +72,7 @@ def which_images(run, most):
 def packed(run, il, exposure, side):
     """Images of all targets as 16-bit logarithms, little-endian, in base64, with what it takes to read them."""
     cut, kept, top, pixel = [], 0, 0, 0
-    for p in run.psfs(None, run.lambdas[il], exposure or None):
+    for p in run.psfs(None, run.waves[il], exposure or None):
         c, kept, pixel = p.data.shape[0] // 2, p.data.shape[0], p.pixel
         cut.append(p.data[c - side // 2:c - side // 2 + side, c - side // 2:c - side // 2 + side])
     cut = np.array(cut)
@@ -87,7 +87,7 @@ def packed(run, il, exposure, side):
 def energies(run):
     """Ensquared energy against the box, of the long exposures: for each wavelength the boxes and all targets."""
     boxes, values = [], []
-    for il, wavelength in enumerate(run.lambdas):
+    for il, wavelength in enumerate(run.waves):
         side, rows = None, []
         for p in run.psfs(None, wavelength):
             if side is None:
@@ -132,7 +132,7 @@ def data(run, most=MAX_BYTES):
             "x": listed(run.x), "y": listed(run.y), "names": [clean(n) for n in run.names] if run.named else None,
             "grid": run.grid if run.nt > 1 else None,
             "field": field(run), "angle": run.position_angle, "stars": rows, "starColumns": columns,
-            "waves": listed(run.lambdas), "times": listed(run.times), "unit": time_unit(run.times),
+            "waves": listed(run.lambdas), "bands": run.bands, "times": listed(run.times), "unit": time_unit(run.times),
             "r0": listed(run.r0), "quantities": quantities(run),
             "psf": [packed(run, il, e, side) for il, e in which], "energy": energies(run) if which else None,
             "start": int(np.argmin(np.hypot(run.x - run.x.mean(), run.y - run.y.mean())))}

@@ -12,7 +12,7 @@ struct ast_images {
     const want *w;
     psf *ps;
     psf_fit *fit;
-    double lambda, box;
+    double lambda, width, box;
     double *l;      /* S_AA and its factor */
     double *x0, *e; /* nA x (v ntarget): L^-1 of r0, and of 2 rs - r0 */
     double *cvv;    /* v x v */
@@ -43,9 +43,10 @@ status ast_images_init(const ast_case *k, const psf_opts *o, const profile *p, d
     *out = NULL;
     if (st != MOAO_OK)
         return st;
-    *q = (ast_images){.k = k, .w = w, .lambda = w->lambda, .box = w->box};
+    *q = (ast_images){.k = k, .w = w, .lambda = w->lambda, .width = w->width, .box = w->box};
     own.nlambda = 1;
     own.lambda = &q->lambda;
+    own.width = &q->width;
     own.nbox = w->quantity == WANT_EE;
     own.box = &q->box;
     own.crop = 2;

@@ -18,7 +18,7 @@ static status bad(const char *text, const char *what) {
     return status_fail(
         MOAO_INPUT,
         "--want '%.60s': %s, expected mean, min, max, median or pN, then strehl, ee BOX "
-        "or rms, as in \"min ee 75mas at 1.65um\"",
+        "or rms, as in \"min ee 75mas at 1.65um\" or \"mean strehl in H\"",
         text, what);
 }
 
@@ -46,7 +46,7 @@ static bool measure(char word[WORDS][LONGEST], int n, int *i, dimension dim, con
     snprintf(text, sizeof text, "%s", word[*i]);
     if (*i + 1 < n && text[strspn(text, "0123456789.")] == '\0' &&
         isalpha((unsigned char)word[*i + 1][0]) && strcasecmp(word[*i + 1], "at") != 0 &&
-        strcasecmp(word[*i + 1], "over") != 0) {
+        strcasecmp(word[*i + 1], "in") != 0 && strcasecmp(word[*i + 1], "over") != 0) {
         snprintf(text, sizeof text, "%s %s", word[*i], word[*i + 1]);
         ++*i;
     }
@@ -107,6 +107,12 @@ status want_parse(const char *text, want *w) {
         if (!is_parameter("psf.wavelengths", w->lambda))
             return bad(text, "the wavelength is out of the range of psf.wavelengths");
     }
+    if (i + 1 < n && strcasecmp(word[i], "in") == 0 && !(w->lambda > 0)) {
+        if (strlen(word[i + 1]) >= sizeof w->band)
+            return bad(text, "the band is none");
+        snprintf(w->band, sizeof w->band, "%.*s", (int)sizeof w->band - 1, word[i + 1]);
+        i += 2;
+    }
     if (i + 1 < n && strcasecmp(word[i], "over") == 0 && strcasecmp(word[i + 1], "targets") == 0)
         i += 2;
     return i == n ? MOAO_OK : bad(text, "its end is not understood");
@@ -123,7 +129,7 @@ void want_column(const want *w, char *out, size_t n) {
 }
 
 void want_name(const want *w, char *out, size_t n) {
-    char over[16], box[24] = "", wave[24] = "";
+    char over[16], box[24] = "", wave[32] = "";
     if (w->over == WANT_PERCENTILE)
         snprintf(over, sizeof over, w->percent == 50 ? "median" : "p%g", w->percent);
     else
@@ -133,7 +139,9 @@ void want_name(const want *w, char *out, size_t n) {
                                        : "max");
     if (w->quantity == WANT_EE)
         snprintf(box, sizeof box, " %.6gmas", w->box * ARCSEC_PER_RAD * 1e3);
-    if (w->lambda > 0)
+    if (w->band[0] != '\0')
+        snprintf(wave, sizeof wave, " in %.24s", w->band);
+    else if (w->lambda > 0)
         snprintf(wave, sizeof wave, " at %.6gum", w->lambda * 1e6);
     snprintf(out, n, "%s %s%s%s", over,
              w->quantity == WANT_EE       ? "ee"

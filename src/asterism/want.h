@@ -12,14 +12,17 @@ typedef enum { WANT_MEAN, WANT_MIN, WANT_MAX, WANT_PERCENTILE } want_over;
 typedef struct {
     want_quantity quantity;
     double box;    /* of an ensquared energy [rad] */
-    double lambda; /* [m]; 0: not given */
+    double lambda; /* or centre of the band [m]; 0: not given */
+    double width;  /* of the band [m]; 0: a single wavelength */
+    char band[24]; /* its name; "": a single wavelength */
     want_over over;
     double percent; /* 0 to 100: of a percentile */
 } want;
 
 /* "min ee 75mas over targets", "mean strehl at 2.2um", "p10 ee 75 mas", "max rms" (the residual,
- * nm): mean, min, max, median or pN; strehl, ee BOX, rms; "at WAVELENGTH" and "over targets" may be
- * left out. MOAO_INPUT with one line. */
+ * nm): mean, min, max, median or pN; strehl, ee BOX, rms; "at WAVELENGTH" or "in BAND" (of
+ * psf.bands, whose centre and width the caller looks up) and "over targets" may be left out.
+ * MOAO_INPUT with one line. */
 status want_parse(const char *text, want *w);
 /* The same in words that want_parse reads. */
 void want_name(const want *w, char *out, size_t n);

@@ -26,6 +26,9 @@ typedef struct { /* the parameters of a case, with the sensors taken apart */
 status ast_job_init(const comm *c, const cmdline *cl, int noverride, const char *const *overrides,
                     ast_job *j);
 void ast_job_free(ast_job *j);
+/* Local. What --want (NULL: the mean Strehl ratio) leaves open, from the parameters: the image,
+ * else the first one; centre and width of a band. MOAO_INPUT. */
+status ast_complete_want(const char *text, const params *par, want *w);
 /* Local. The sensors of j->par become the fixed ones and one for each of n stars (index: which;
  * NULL: the first n). */
 status ast_job_take(ast_job *j, const ast_stars *s, const int *index, int n);

@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -95,12 +96,33 @@ static status include(real_list *l, double v, double *found) {
     return MOAO_OK;
 }
 
+status ast_complete_want(const char *text, const params *par, want *w) {
+    const image_list *m = &par->images;
+    int i = 0;
+    status st;
+    TRY(want_parse(text != NULL ? text : "mean strehl", w));
+    if (w->lambda > 0)
+        return MOAO_OK;
+    while (w->band[0] != '\0' && i < m->n && strcmp(m->name[i], w->band) != 0)
+        i++;
+    if (i == m->n)
+        return status_fail(MOAO_INPUT,
+                           "--want '%.60s': psf.bands has no %s, expected one that it has", text,
+                           w->band);
+    w->lambda = m->lambda[i];
+    w->width = m->width[i];
+    snprintf(w->band, sizeof w->band, "%s", m->name[i]);
+done:
+    return st;
+}
+
 static status read_want(ast_job *j) {
     status st;
-    TRY(want_parse(j->cl->want != NULL ? j->cl->want : "mean strehl", &j->w));
-    if (!(j->w.lambda > 0))
-        j->w.lambda = j->par.psf_wavelengths.v[0];
-    TRY(include(&j->par.psf_wavelengths, j->w.lambda, &j->w.lambda));
+    TRY(ast_complete_want(j->cl->want, &j->par, &j->w));
+    if (!(j->w.width > 0)) {
+        TRY(include(&j->par.psf_wavelengths, j->w.lambda, &j->w.lambda));
+        TRY(params_list_images(&j->par));
+    }
     if (j->w.quantity == WANT_EE)
         TRY(include(&j->par.psf_ee_boxes, j->w.box, &j->w.box));
 done:

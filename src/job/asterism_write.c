@@ -189,11 +189,11 @@ status ast_read_figure(const char *dir, const want *w, double *figure) {
     *figure = NAN;
     TRY(results_open(&r, dir));
     for (long i = 0; i < r.nlambda; i++)
-        if (fabs(r.lambda[i] * 1e-6 / w->lambda - 1) < 1e-6)
+        if (fabs(r.lambda[i] * 1e-6 / w->lambda - 1) < 1e-6 && strcmp(r.band[i], w->band) == 0)
             row = i;
     if (row < 0)
-        TRY(status_fail(MOAO_INPUT, "%s: its maps have no wavelength of %.6g um", file_shown(dir),
-                        w->lambda * 1e6));
+        TRY(status_fail(MOAO_INPUT, "%s: its maps have no images of %.6g um%s%s", file_shown(dir),
+                        w->lambda * 1e6, w->band[0] != '\0' ? ", band " : "", w->band));
     want_column(w, column, sizeof column - 8);
     strcat(column, "_LONG");
     TRY(fitsin_column_find(&r.in, column, &c, NULL));

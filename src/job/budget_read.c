@@ -104,6 +104,7 @@ static status read_tables(results *r, budget *b) {
     status st;
     b->nexposure = r->nexposure;
     b->lambda = r->lambda[0];
+    results_label(r, 0, b->at, sizeof b->at);
     TRY(read_stars(r, b));
     TRY(fitsin_table(&r->in, "TARGETS"));
     b->ntarget = r->ntarget;

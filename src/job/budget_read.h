@@ -19,9 +19,11 @@ typedef struct {
     int exposure, chosen; /* from 1, 0: the long one; the target from 0, -1: all */
     bool csv, json;
     long ntarget, nexposure, nstar;
-    bool merged;                /* lag and aliasing are in the tomography */
-    double lambda, strehl;      /* first wavelength [um]; mean Strehl ratio of what is shown */
-    double *x, *y;              /* of the targets [arcsec] */
+    bool merged; /* lag and aliasing are in the tomography */
+    char at[48]; /* of the first image: results_label */
+    double lambda,
+        strehl;    /* its wavelength or band's centre [um]; mean Strehl ratio of what is shown */
+    double *x, *y; /* of the targets [arcsec] */
     char (*names)[BUDGET_NAME]; /* of the targets; "" where they have none */
     budget_term *terms;         /* BUDGET_TERMS, then the stars */
 } budget;

@@ -81,8 +81,8 @@ static void choose_oversampling(params *par, const sys *s, const atmos *a) {
         return;
     for (int i = 0; i < a->nprofile; i++)
         r0 = fmin(r0, a->profiles[i].r0);
-    for (int i = 0; i < par->psf_wavelengths.n; i++)
-        lambda = fmin(lambda, par->psf_wavelengths.v[i]);
+    for (int i = 0; i < par->images.n; i++)
+        lambda = fmin(lambda, par->images.lambda[i] - 0.5 * par->images.width[i]);
     r0 *= pow(lambda / LAMBDA_REF, 1.2);
     const double wanted = par->psf_residual == RESIDUAL_PHASE ? ceil(HALO * s->dm.pitch / r0) : 0,
                  most = fmin(MOST_OVERSAMPLING, MOST_GRID / (par->psf_span * par->dm_nssp));
@@ -104,8 +104,10 @@ done:
 
 void params_psf_opts(const params *par, psf_opts *o) {
     *o =
-        (psf_opts){.nlambda = par->psf_wavelengths.n,
-                   .lambda = par->psf_wavelengths.v,
+        (psf_opts){.nlambda = par->images.n,
+                   .lambda = par->images.lambda,
+                   .width = par->images.width,
+                   .band_wavelengths = par->psf_band_wavelengths,
                    .nbox = par->psf_ee_boxes.n,
                    .box = par->psf_ee_boxes.v,
                    .oversampling = par->psf_oversampling > 0 ? par->psf_oversampling : OVERSAMPLING,

@@ -21,6 +21,7 @@ typedef struct {
 typedef struct {
     long ntarget, nexposure, nlambda;
     double *lambda, *x, *y;           /* [um], [arcsec] */
+    char (*band)[24];                 /* [nlambda] results.h */
     char (*name)[NAME];               /* of the targets; "" where they have none */
     double *strehl, *fwhm, *variance; /* [ntarget][nlambda]; -, [mas], [rad^2] */
     double *wfe;                      /* [ntarget] [nm] */
@@ -120,7 +121,9 @@ static status read_maps(const char *dir, found *r) {
     r->nexposure = m.nexposure;
     r->nlambda = m.nlambda;
     r->lambda = m.lambda;
+    r->band = m.band;
     m.lambda = NULL;
+    m.band = NULL;
     TRY(read_names(&m, r));
     TRY(read_columns(&m, r));
     TRY(read_boxes(&m, r));
@@ -139,6 +142,7 @@ static void found_free(found *r) {
     for (int i = 0; i < BUDGET_TERMS; i++)
         free(r->term[i]);
     free(r->lambda);
+    free(r->band);
     free(r->x);
     free(r->y);
     free(r->name);
@@ -258,7 +262,10 @@ static void print_table(const found *r) {
     long wide = 0;
     print_head(r);
     for (long l = 0; l < r->nlambda; l++) {
-        snprintf(wave, sizeof wave, "%.5g um", r->lambda[l]);
+        if (r->band[l][0] != '\0')
+            snprintf(wave, sizeof wave, "%s ", r->band[l]);
+        else
+            snprintf(wave, sizeof wave, "%.5g um", r->lambda[l]);
         quantity q = {wave, "Strehl ratio", 3, false, r->strehl + l, r->nlambda};
         print_quantity(r, &q);
         q.wave = "";

@@ -72,9 +72,12 @@ static column *column_of(table *t, const char *name, const char *unit) {
     return c;
 }
 
-static void put(table *t, int run, double wave, const char *what, const char *unit, double v) {
+static void put(table *t, int run, double wave, const char *band, const char *what,
+                const char *unit, double v) {
     char name[NAME];
-    if (wave > 0)
+    if (wave > 0 && band[0] != '\0')
+        snprintf(name, sizeof name, "%.24s_%.24s_%.6gum", what, band, wave);
+    else if (wave > 0)
         snprintf(name, sizeof name, "%.40s_%.6gum", what, wave);
     else
         snprintf(name, sizeof name, "%.60s", what);
@@ -106,19 +109,20 @@ static void in_small_letters(const char *name, char lower[NAME]) {
 
 /* One quantity of maps.fits for a run: name as in TARGETS, values [target][wavelength]. */
 static void put_quantity(table *t, int run, const char *name, const double *v, long ntarget,
-                         int nlambda, const double *lambda) {
+                         int nlambda, const double *lambda, char (*band)[24]) {
     char lower[NAME];
     in_small_letters(name, lower);
     for (int l = 0; l < nlambda; l++) {
         figures f = figures_of(v + l, ntarget, nlambda);
         if (strcmp(lower, "strehl") == 0) {
-            put(t, run, lambda[l], "strehl_mean", "", f.mean);
-            put(t, run, lambda[l], "strehl_min", "", f.min);
-            put(t, run, lambda[l], "strehl_max", "", f.max);
+            put(t, run, lambda[l], band[l], "strehl_mean", "", f.mean);
+            put(t, run, lambda[l], band[l], "strehl_min", "", f.min);
+            put(t, run, lambda[l], band[l], "strehl_max", "", f.max);
         } else if (strcmp(lower, "variance") == 0) {
-            put(t, run, lambda[l], "rms", "nm", sqrt(f.mean) * lambda[l] * 1e3 / (2 * M_PI));
+            put(t, run, lambda[l], band[l], "rms", "nm",
+                sqrt(f.mean) * lambda[l] * 1e3 / (2 * M_PI));
         } else {
-            put(t, run, lambda[l], lower, strcmp(lower, "fwhm") == 0 ? "mas" : "", f.mean);
+            put(t, run, lambda[l], band[l], lower, strcmp(lower, "fwhm") == 0 ? "mas" : "", f.mean);
         }
     }
 }
@@ -130,7 +134,7 @@ static void put_term(table *t, int run, const char *name, const double *v, long 
     in_small_letters(name, lower);
     for (long i = 0; i < ntarget; i++)
         mean += v[i] * fabs(v[i]) / (double)ntarget;
-    put(t, run, 0, lower, "nm", budget_rms(mean));
+    put(t, run, 0, "", lower, "nm", budget_rms(mean));
 }
 
 /* Every column NAME_LONG of the table TARGETS. */
@@ -150,7 +154,7 @@ static status read_targets(results *r, table *t, int run) {
         if (st == MOAO_OK && term)
             put_term(t, run, c.name, v, r->ntarget);
         else if (st == MOAO_OK)
-            put_quantity(t, run, c.name, v, r->ntarget, (int)r->nlambda, r->lambda);
+            put_quantity(t, run, c.name, v, r->ntarget, (int)r->nlambda, r->lambda, r->band);
         free(v);
     }
 done:
@@ -166,7 +170,7 @@ static void read_time(table *t, int run, const char *dir, const char *folder) {
         const char *p = strstr(all, "\"elapsed_s\":");
         const double elapsed = p != NULL ? strtod(p + 12, NULL) : NAN;
         if (elapsed >= 0 && isfinite(elapsed))
-            put(t, run, 0, "elapsed_s", "s", elapsed);
+            put(t, run, 0, "", "elapsed_s", "s", elapsed);
     }
     status_clear();
     free(all);
@@ -421,14 +425,15 @@ done:
     return st;
 }
 
-status sweep_check(const char *dir, sweep_run *r, double *strehl, double *lambda) {
+status sweep_check(const char *dir, sweep_run *r, double *strehl, char at[SWEEP_AT]) {
     table t = {.nrun = 1};
     status st = take_run(&t, 0, dir, r);
-    *strehl = *lambda = NAN;
+    *strehl = NAN;
+    at[0] = '\0';
     for (int i = 0; i < t.n; i++)
         if (strncmp(t.v[i].name, "strehl_mean_", 12) == 0) {
             *strehl = t.v[i].value[0];
-            *lambda = strtod(t.v[i].name + 12, NULL);
+            snprintf(at, SWEEP_AT, "%s", t.v[i].name + 12);
         }
     free_table(&t);
     return st;

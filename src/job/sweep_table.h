@@ -22,8 +22,10 @@ enum { SWEEP_FIGURES = 5, SWEEP_OTHERS = BUDGET_TERMS + 3 };
  * *nfinished: how many have results. */
 status sweep_table_write(const char *dir, sweep_list *l, int *nfinished);
 
-/* Mean Strehl ratio of a finished run at its last wavelength [um]; NaN when the run is damaged. */
-status sweep_check(const char *dir, sweep_run *r, double *strehl, double *lambda);
+enum { SWEEP_AT = 64 };
+/* Mean Strehl ratio of a finished run at its last wavelength, and that as its column has it, such
+ * as "1.65um" or "H_1.63um"; NaN when the run is damaged. */
+status sweep_check(const char *dir, sweep_run *r, double *strehl, char at[SWEEP_AT]);
 
 /* The line on stderr that says how a run is computed once more. */
 void sweep_say_again(const char *dir, const char *folder);

@@ -89,7 +89,7 @@ done:
 
 /* Images whose core is lost in the halo: in the header, and as warnings. */
 static void note_low_strehl(fitsout *o, const maps_data *m) {
-    char line[240];
+    char line[280], image[48];
     for (int l = 0; l < m->nlambda; l++) {
         const double *strehl =
             m->mean + ((size_t)SCALAR_STREHL * (size_t)m->nlambda + (size_t)l) * (size_t)m->ntarget;
@@ -101,10 +101,11 @@ static void note_low_strehl(fitsout *o, const maps_data *m) {
         }
         if (low == 0)
             continue;
+        params_image_label(m->par, l, image, sizeof image);
         snprintf(line, sizeof line,
-                 "at %.4g um the Strehl ratio is below %g for %d of %d target%s (mean %.2g): "
+                 "%s %s the Strehl ratio is below %g for %d of %d target%s (mean %.2g): "
                  "compare FWHM and ensquared energies there, the PSF model is doubtful",
-                 m->par->psf_wavelengths.v[l] * 1e6, LOW_STREHL, low, m->ntarget,
+                 m->par->images.width[l] > 0 ? "in" : "at", image, LOW_STREHL, low, m->ntarget,
                  text_plural(m->ntarget), sum / m->ntarget);
         fitsout_comment(o, line);
         progress_warn("psf.wavelengths: %s", line);
@@ -153,7 +154,7 @@ status maps_write(const char *dir, const params *par, const sys *s, const atmos 
                    .a = a,
                    .st = store,
                    .crop = psf_crop_size(p),
-                   .nlambda = par->psf_wavelengths.n,
+                   .nlambda = par->images.n,
                    .nexposure = a->nexposure,
                    .ntarget = s->ntarget,
                    .nscalar = SCALAR_EE + par->psf_ee_boxes.n,
@@ -169,6 +170,7 @@ status maps_write(const char *dir, const params *par, const sys *s, const atmos 
     TRY(ALLOC(m.pixel, (size_t)m.nlambda, "wavelengths"));
     for (int i = 0; i < m.nlambda; i++)
         m.pixel[i] = psf_image_pixel(p, i);
+    m.ps = p;
     TRY(load_scalars(&m));
     if (rep != NULL)
         TRY(maps_budget_summary(&m, rep));

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "moao/status.h"
 #include "params/params.h"
+#include "psf/psf.h"
 #include "store/store.h"
 #include "system/atmos.h"
 #include "system/sky.h"
@@ -23,6 +24,7 @@ typedef struct {
     store *st;
     sky sk;        /* where the field is; NAN: not known */
     int crop;      /* side of the images, pixels */
+    const psf *ps; /* of which images of bands are made */
     double *pixel; /* [nlambda] of the images [rad] */
     int nlambda, nexposure, ntarget, nscalar;
     double *value; /* [nscalar][nlambda][nexposure][ntarget]: of the short exposures */

@@ -93,7 +93,12 @@ static void begin_cube(fitsout *o, const maps_data *m, int il, int exposure) {
     }
     fitsout_text(o, "BUNIT", "", "relative to the diffraction-limited peak");
     fitsout_integer(o, "ILAMBDA", il + 1, "number of the wavelength");
-    fitsout_real(o, "LAMBDA", m->par->psf_wavelengths.v[il] * 1e6, "[um] wavelength");
+    fitsout_real(o, "LAMBDA", m->par->images.lambda[il] * 1e6, "[um] wavelength");
+    if (m->par->images.width[il] > 0) {
+        fitsout_text(o, "BAND", m->par->images.name[il], "that the image is integrated over");
+        fitsout_real(o, "BANDWID", m->par->images.width[il] * 1e6, "[um] its width");
+        fitsout_integer(o, "BANDN", m->par->psf_band_wavelengths, "wavelengths (table BANDS)");
+    }
     fitsout_real(o, "PIXEL", pixel * 1e3, "[mas] side of a pixel");
     fitsout_axis(o, 1, "X", "arcsec", m->crop / 2 + 1, 0, pixel);
     fitsout_axis(o, 2, "Y", "arcsec", m->crop / 2 + 1, 0, pixel);

@@ -164,7 +164,11 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
     fitsout_integer(o, "NLAMBDA", m->nlambda, "wavelengths");
     for (int i = 0; i < m->nlambda && i < 99; i++) { /* what fits the names of keywords */
         snprintf(key, sizeof key, "LAMBDA%d", i + 1);
-        fitsout_real(o, key, m->par->psf_wavelengths.v[i] * 1e6, "[um] wavelength");
+        fitsout_real(o, key, m->par->images.lambda[i] * 1e6,
+                     m->par->images.width[i] > 0 ? "[um] centre of a band" : "[um] wavelength");
+        snprintf(key, sizeof key, "BAND%d", i + 1);
+        if (m->par->images.width[i] > 0)
+            fitsout_text(o, key, m->par->images.name[i], "that the images are integrated over");
     }
     fitsout_text(o, "FIT", m->par->reconstructor_fit == FIT_PHASE ? "phase" : "slopes",
                  "what commands are fitted to: reconstructor.fit");
@@ -403,22 +407,55 @@ static double scintillation(const maps_data *m, double lambda) {
     return sum / m->nexposure;
 }
 
+/* Of which wavelengths images of bands are the sum; nothing where there are none. */
+static void table_bands(fitsout *o, const maps_data *m) {
+    static const fitsout_column columns[] = {{"ILAMBDA", "1J", "", "row of WAVELENGTHS, from 1"},
+                                             {"LAMBDA", "1D", "um", "wavelength"},
+                                             {"WEIGHT", "1D", "", "share of the band's photons"}};
+    const double *lambda, *share;
+    long rows = 0, row = 1;
+    for (int i = 0; i < m->nlambda; i++)
+        rows += m->par->images.width[i] > 0 ? psf_image_parts(m->ps, i, &lambda, &share) : 0;
+    if (rows == 0)
+        return;
+    fitsout_table(o, "BANDS", rows, 3, columns);
+    fitsout_comment(o, "An image of a band is the sum of those at these wavelengths:");
+    fitsout_comment(o, "weights are of photons, of the peaks they go with weight / lambda^2.");
+    for (int i = 0; i < m->nlambda; i++) {
+        const int n = psf_image_parts(m->ps, i, &lambda, &share);
+        for (int k = 0; k < n && m->par->images.width[i] > 0; k++, row++) {
+            const double um = lambda[k] * 1e6;
+            fitsout_cell_integer(o, 1, row, i + 1);
+            fitsout_cells_double(o, 2, row, 1, 1, &um);
+            fitsout_cells_double(o, 3, row, 1, 1, &share[k]);
+        }
+    }
+}
+
 void maps_table_wavelengths(fitsout *o, const maps_data *m) {
-    static const fitsout_column columns[] = {
-        {"LAMBDA", "1D", "um", "wavelength"},
+    char form[24];
+    snprintf(form, sizeof form, "%dA", IMAGE_NAME);
+    const fitsout_column columns[] = {
+        {"LAMBDA", "1D", "um", "wavelength, or centre of a band"},
         {"PIXEL", "1D", "mas", "side of a pixel of psf.fits"},
         {"DIFFLIM", "1D", "mas", "lambda / diameter"},
         {"EXACT", "1D", "", "images of the mean of exp(-D/2), of all"},
-        {"SCINT", "1D", "", "factor of Strehl by scintillation, not in it"}};
-    fitsout_table(o, "WAVELENGTHS", m->nlambda, 5, columns);
+        {"SCINT", "1D", "", "factor of Strehl by scintillation, not in it"},
+        {"WIDTH", "1D", "um", "of the band; 0: a single wavelength"},
+        {"BAND", form, "", "its name"}};
+    enum { NUMBERS = 6 };
+    const image_list *images = &m->par->images;
+    fitsout_table(o, "WAVELENGTHS", m->nlambda, NUMBERS + 1, columns);
     for (int i = 0; i < m->nlambda; i++) {
-        double lambda = m->par->psf_wavelengths.v[i];
-        double v[5] = {lambda * 1e6, m->pixel[i] * MAS_PER_RAD,
-                       lambda / m->s->diameter * MAS_PER_RAD, exact_fraction(m, i),
-                       scintillation(m, lambda)};
-        for (int k = 0; k < 5; k++)
+        double lambda = images->lambda[i];
+        double v[NUMBERS] = {
+            lambda * 1e6,         m->pixel[i] * MAS_PER_RAD, lambda / m->s->diameter * MAS_PER_RAD,
+            exact_fraction(m, i), scintillation(m, lambda),  images->width[i] * 1e6};
+        for (int k = 0; k < NUMBERS; k++)
             fitsout_cells_double(o, k + 1, i + 1, 1, 1, &v[k]);
+        fitsout_cell_text(o, NUMBERS + 1, i + 1, images->name[i]);
     }
+    table_bands(o, m);
 }
 
 void maps_table_parameters(fitsout *o, const char *effective) {

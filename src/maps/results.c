@@ -3,6 +3,7 @@
 #include "base/file.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static status rows_of(results *r, const char *table, long *rows) {
@@ -13,6 +14,7 @@ static status rows_of(results *r, const char *table, long *rows) {
 
 static status read_wavelengths(results *r) {
     fitsin_column c;
+    bool bands;
     status st;
     TRY(rows_of(r, "WAVELENGTHS", &r->nlambda));
     TRY(fitsin_column_find(&r->in, "LAMBDA", &c, NULL));
@@ -23,6 +25,10 @@ static status read_wavelengths(results *r) {
                             "%s: table WAVELENGTHS, row %ld: LAMBDA is %g, expected a wavelength "
                             "in um",
                             file_shown(r->in.path), i + 1, r->lambda[i]));
+    TRY(ALLOC(r->band, (size_t)r->nlambda, "names of bands"));
+    TRY(fitsin_column_find(&r->in, "BAND", &c, &bands));
+    for (long i = 0; i < r->nlambda && bands; i++)
+        TRY(fitsin_text(&r->in, &c, i + 1, r->band[i], sizeof *r->band));
 done:
     return st;
 }
@@ -49,7 +55,15 @@ done:
 void results_close(results *r) {
     fitsin_close(&r->in);
     free(r->lambda);
+    free(r->band);
     *r = (results){0};
+}
+
+void results_label(const results *r, long i, char *out, size_t n) {
+    if (r->band[i][0] != '\0')
+        snprintf(out, n, "in %s", r->band[i]);
+    else
+        snprintf(out, n, "at %.4g um", r->lambda[i]);
 }
 
 status results_long(results *r, const fitsin_column *c, double **out) {

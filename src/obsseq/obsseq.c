@@ -23,7 +23,7 @@ static status take_imager(obsseq *o) {
     TRY(o->img->open(e->ctx, &model, &o->imager));
     o->last = o->img;
     o->last_imager = o->imager;
-    if (psf_is_mapped(o->ps) && e->be != &backend_cpu) {
+    if (psf_on_host(o->ps) && e->be != &backend_cpu) {
         o->last = psf_backend(&backend_cpu);
         o->last_imager = NULL;
         TRY(e->be->alloc_host(e->ctx, nsep * sizeof(double), (void **)&o->host_sum));

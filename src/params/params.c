@@ -162,6 +162,8 @@ static status load(params_files *files, int nfile, const char *const *names, int
         TRY(mistakes_keep(params_read_motion(&l)));
     if (!mistakes_about("atmosphere.legacy"))
         TRY(mistakes_keep(params_read_atmosphere(&l)));
+    if (!mistakes_about("psf"))
+        TRY(mistakes_keep(params_read_images(&l)));
     if (mistakes_count() == 0)
         TRY(params_check(&l));
 done:
@@ -199,6 +201,9 @@ void params_free(params *par) {
     free(par->atmosphere_profiles.v);
     free_lines(&par->notes);
     free_lines(&par->told);
+    free(par->images.lambda);
+    free(par->images.width);
+    free(par->images.name);
     param_table_free(&params_main_table, par);
     memset(par, 0, sizeof *par);
 }

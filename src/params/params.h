@@ -104,6 +104,14 @@ struct profile_params { /* after loading: layers complete, as strengths; r0, see
     char label[64]; /* where it came from */
 };
 
+enum { IMAGE_NAME = 24 };
+typedef struct { /* what images are of: psf.wavelengths, then psf.bands */
+    int n;
+    double *lambda;           /* [n] wavelength, or centre of the band [m] */
+    double *width;            /* [n] of the band [m]; 0: a single wavelength */
+    char (*name)[IMAGE_NAME]; /* [n] of the band; "": a single wavelength */
+} image_list;
+
 typedef struct { /* after loading: the atmosphere is in atmosphere_profiles, a targets' file in
                     targets_list */
 #define TOP(key, kind, ...) param_##kind key;
@@ -112,6 +120,7 @@ typedef struct { /* after loading: the atmosphere is in atmosphere_profiles, a t
     text_list notes; /* warnings that arose while reading (parts of legacy files that are not
                         modelled...) */
     text_list told;  /* what files of spectra came to, for reports */
+    image_list images;
 } params;
 
 /* Whether an optional real or pair was given. */
@@ -136,6 +145,12 @@ const char *params_mistake(int i);
  */
 status sys_init(const params *par, sys *s);
 status atmos_init(const params *par, const sys *s, atmos *a);
+
+/* par->images from psf.wavelengths and psf.bands, which params_load has checked: after a change of
+ * the former. MOAO_MEMORY. Local. */
+status params_list_images(params *par);
+/* "1.65 um", or "band H". Local. */
+void params_image_label(const params *par, int i, char *out, size_t n);
 
 /* Where the field is on the sky, as far as the parameters say (NAN: not given). Local. */
 void params_sky(const params *par, sky *s);

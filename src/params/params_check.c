@@ -166,7 +166,7 @@ static status check_extent(const params_loader *l) {
     long targets = 4L * par->targets_list.n, layers = 0;
     for (int i = 0; i < par->atmosphere_profiles.n; i++)
         layers += 20 + 5L * par->atmosphere_profiles.v[i].layers_altitude.n;
-    long rest = 80L * par->sensors.n + par->psf_wavelengths.n + par->psf_ee_boxes.n +
+    long rest = 80L * par->sensors.n + par->images.n + par->psf_ee_boxes.n +
                 par->schedule_tor_times.n + par->schedule_exposure_times.n + 1000;
     const char *most = targets > layers ? "targets" : "atmosphere";
     if (targets + layers + rest <= YAML_TREE_MAX_NODES)

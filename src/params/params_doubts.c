@@ -60,8 +60,8 @@ static void warn_boxes(const params *par, const sys *s, warnings *w) {
     double lambda = INFINITY;
     cases small = {0};
     char more[32];
-    for (int i = 0; i < par->psf_wavelengths.n; i++)
-        lambda = fmin(lambda, par->psf_wavelengths.v[i]);
+    for (int i = 0; i < par->images.n; i++)
+        lambda = fmin(lambda, par->images.lambda[i]);
     for (int i = 0; i < par->psf_ee_boxes.n; i++)
         count(&small, par->psf_ee_boxes.v[i] < SMALL_BOX * lambda / s->diameter, i);
     if (small.n > 0) {
@@ -267,8 +267,10 @@ static void warn_same_wavelengths(const params *par, warnings *w) {
     double *sorted = malloc((size_t)n * sizeof *sorted);
     cases twin = {0};
     char more[32];
-    if (sorted == NULL)
+    if (sorted == NULL || n == 0) {
+        free(sorted);
         return;
+    }
     memcpy(sorted, par->psf_wavelengths.v, (size_t)n * sizeof *sorted);
     qsort(sorted, (size_t)n, sizeof *sorted, compare_numbers);
     for (int i = 1; i < n; i++)

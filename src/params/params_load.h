@@ -36,6 +36,8 @@ status params_read_sensors(params_loader *l);
 /* "sensors[i].key" with the number of the item in the files. */
 void params_sensor_path(const params_loader *l, int i, const char *key, char out[PARAM_PATH]);
 
+/* What images are of (params_list_images), where the bands are right. */
+status params_read_images(params_loader *l);
 /* The zenith angle that follows from sky, into par. */
 status params_read_sky(params_loader *l);
 status params_read_targets(params_loader *l);

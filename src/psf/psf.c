@@ -55,6 +55,7 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
     p->reach = (int)ceil(2 * p->x0 * sqrt(17 * log(10)) / p->pixel);
     p->nlambda = o->nlambda;
     p->nbox = o->nbox;
+    psf_band_sizes(p, o);
 }
 
 typedef struct {
@@ -62,7 +63,7 @@ typedef struct {
     size_t count, size;
 } array;
 
-#define NARRAY 44
+#define NARRAY 52
 
 /* Every array of a psf, so that what is allocated and what psf_bytes promises cannot differ. */
 static void list_arrays(psf *p, array list[NARRAY]) {
@@ -72,11 +73,20 @@ static void list_arrays(psf *p, array list[NARRAY]) {
     const size_t sample = (size_t)p->nsample;
     size_t side = (size_t)p->n + 1, line = phase ? nsep + PHASE_TAPS : nsep;
     size_t grid = phase ? P : 0, taps = grid * PHASE_TAPS;
-    const size_t map = p->mapped ? (size_t)p->nlambda * P * (2 * P - 1) : 0;
+    const size_t map = p->mapped ? (size_t)p->nmono * P * (2 * P - 1) : 0;
+    const size_t mono = (size_t)p->nmono, block = p->nband > 0 ? PSF_BLOCK : 0;
     size_t nact = (size_t)p->nact, stride = (size_t)p->stride, ld = (size_t)p->ld;
     const array all[NARRAY] = {
         {(void **)&p->lambda, (size_t)p->nlambda, sizeof(double)},
         {(void **)&p->box, (size_t)p->nbox, sizeof(double)},
+        {(void **)&p->first, (size_t)p->nlambda + 1, sizeof(int)},
+        {(void **)&p->mono, mono, sizeof(double)},
+        {(void **)&p->share, mono, sizeof(double)},
+        {(void **)&p->light, mono, sizeof(double)},
+        {(void **)&p->band_even, p->nband, sizeof(double)},
+        {(void **)&p->band_odd, p->nband, sizeof(double)},
+        {(void **)&p->band_work, 4 * P * block, sizeof(double)},
+        {(void **)&p->band_image, block * block, sizeof(double)},
         {(void **)&p->place, nact, sizeof(int)},
         {(void **)&p->weight, nact, sizeof(double)},
         {(void **)&p->run, nact, sizeof(psf_run)},
@@ -234,6 +244,7 @@ status psf_init(const sys *s, const psf_opts *o, psf **out) {
         p->lambda[i] = o->lambda[i];
     for (int i = 0; i < p->nbox; i++)
         p->box[i] = o->box[i];
+    psf_band_init(p, o);
     for (int i = -p->reach; i <= p->reach; i++) {
         double t = i * p->pixel / (2 * p->x0);
         p->kernel[i + p->reach] = sqrt(M_PI) * p->x0 / p->pitch * exp(-t * t);
@@ -277,8 +288,8 @@ double psf_grid_pixel(const psf *p) {
     return p->pixel;
 }
 
-bool psf_is_mapped(const psf *p) {
-    return p->mapped;
+bool psf_on_host(const psf *p) {
+    return p->mapped || p->nband > 0;
 }
 
 int psf_wavelengths(const psf *p) {
@@ -291,6 +302,12 @@ int psf_boxes(const psf *p) {
 
 double psf_wavelength(const psf *p, int ilambda) {
     return p->lambda[ilambda];
+}
+
+int psf_image_parts(const psf *p, int ilambda, const double **lambda, const double **share) {
+    *lambda = p->mono + p->first[ilambda];
+    *share = p->share + p->first[ilambda];
+    return p->first[ilambda + 1] - p->first[ilambda];
 }
 
 double psf_image_pixel(const psf *p, int ilambda) {

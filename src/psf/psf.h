@@ -40,11 +40,14 @@ typedef struct { /* what the parameters ask for */
     int crop;          /* side of the PSF that is kept, pixels, even; 0: whole grid */
     double jitter[2];  /* rms of the image's motion along x and y [rad] */
     double static_rms; /* of the static error's path [m] */
-    double static_power; /* its spectrum is f^-power */
-    double focus;        /* rms of a random focus error: path = this times r^2 [1/m] */
-    const psf_map *map;  /* a static error that is known beside it, NULL: none; borrowed */
-    bool budget;         /* the terms of the variance are wanted (obsseq/budget.h) */
-    int across;          /* of `phase`: rows of points across the pupil, 0: by the mirror's size */
+    double static_power;  /* its spectrum is f^-power */
+    double focus;         /* rms of a random focus error: path = this times r^2 [1/m] */
+    const psf_map *map;   /* a static error that is known beside it, NULL: none; borrowed */
+    bool budget;          /* the terms of the variance are wanted (obsseq/budget.h) */
+    int across;           /* of `phase`: rows of points across the pupil, 0: by the mirror's size */
+    const double *width;  /* [nlambda] of the band around lambda [m], 0: none; NULL: none of all;
+                             borrowed */
+    int band_wavelengths; /* that images of a band are the sum of */
 } psf_opts;
 
 typedef struct psf psf; /* plans, OTF_tel, autocorrelation of the influence function, weights */
@@ -67,17 +70,20 @@ typedef struct {    /* what follows from sizes alone */
 /* Local; allocates nothing. The same errors as psf_init. */
 status psf_sizes_of(const sys *s, const psf_opts *o, psf_sizes *sizes);
 
-/* Whether a static map is there: then images are made on the host (psf_backend of the CPU). */
-bool psf_is_mapped(const psf *p);
+/* Whether images are made on the host (psf_backend of the CPU): with a static map, of a band. */
+bool psf_on_host(const psf *p);
 /* Local; plans are made once per rank. `s` is borrowed. */
 status psf_init(const sys *s, const psf_opts *o, psf **p);
 void psf_free(psf *p);
 int psf_grid_size(const psf *p); /* N */
 int psf_crop_size(const psf *p);
-double psf_grid_pixel(const psf *p);               /* [m] */
-int psf_wavelengths(const psf *p);                 /* their number */
-int psf_boxes(const psf *p);                       /* of ensquared energies */
-double psf_wavelength(const psf *p, int ilambda);  /* [m] */
+double psf_grid_pixel(const psf *p);              /* [m] */
+int psf_wavelengths(const psf *p);                /* images at wavelengths and of bands */
+int psf_boxes(const psf *p);                      /* of ensquared energies */
+double psf_wavelength(const psf *p, int ilambda); /* or centre of the band [m] */
+/* The wavelengths of an image, in number the result: of a band its share of the photons at each.
+ * The arrays are borrowed. */
+int psf_image_parts(const psf *p, int ilambda, const double **lambda, const double **share);
 double psf_image_pixel(const psf *p, int ilambda); /* lambda/(N pixel) [rad] */
 size_t psf_bytes(const sys *s, const psf_opts *o); /* memory that psf_init takes, for the plan */
 
@@ -173,10 +179,10 @@ status psf_rest_init(const psf *p, const profile *prof, psf_fit **f);
 /* Variances over the pupil of the errors that no loop corrects [m^2]. */
 void psf_errors_variance(const psf *p, double *jitter, double *fixed, double *focus);
 
-/* PSF of one target and exposure at one wavelength from the summed M (unnormalised: psf divides by
- * sum w_a w_b; of sum(delta) and sum(-delta) the mean counts). `f` NULL: no fitting error.
- * MOAO_NUMERIC when the result is not finite. Local, uses the plan's work arrays (not for
- * concurrent calls on one psf). */
+/* PSF of one target and exposure at one wavelength or of a band (model section 7) from the summed M
+ * (unnormalised: psf divides by sum w_a w_b; of sum(delta) and sum(-delta) the mean counts). `f`
+ * NULL: no fitting error. MOAO_NUMERIC when the result is not finite. Local, uses the plan's work
+ * arrays (not for concurrent calls on one psf). */
 status psf_compute(psf *p, const double *sum, const psf_fit *f, int ilambda, psf_result *r);
 /* The same at every wavelength: scalars [nlambda][3 + nbox] (Strehl ratio, FWHM, variance,
  * ensquared energies), images [nlambda][crop][crop] or NULL. */

@@ -4,15 +4,15 @@
 #include <math.h>
 
 /* The factor of a static map in row u at one wavelength, at v = 0; NULL: there is none. */
-static const double *map_row(const psf *p, const double *map, int ilambda, int u) {
-    const size_t row = (size_t)ilambda * (size_t)p->P + (size_t)u;
+static const double *map_row(const psf *p, const double *map, int imono, int u) {
+    const size_t row = (size_t)imono * (size_t)p->P + (size_t)u;
     return p->mapped ? map + row * (size_t)(2 * p->P - 1) + (size_t)(p->P - 1) : NULL;
 }
 
 /* Turn the covariance in p->otf into the OTF, or, with `odd`, into the imaginary part that a static
  * map gives it. */
-static void fill_otf(psf *p, const psf_fit *f, int ilambda, bool odd) {
-    const double lambda = p->lambda[ilambda];
+static void fill_otf(psf *p, const psf_fit *f, int imono, bool odd) {
+    const double lambda = p->mono[imono];
     double q = pow(2 * M_PI / lambda, 2), fit = f ? 0.5 * pow(LAMBDA_REF / lambda, 2) : 0;
     double c0 = p->otf[0];
 #pragma omp parallel for schedule(dynamic, 8) if (p->N >= PSF_PARALLEL)
@@ -20,7 +20,7 @@ static void fill_otf(psf *p, const psf_fit *f, int ilambda, bool odd) {
         double *row = p->otf + (size_t)u * (size_t)p->stride, *end = row + p->N;
         const double *tel = p->tel + (size_t)u * (size_t)p->P;
         const double *d = f ? f->d + (size_t)u * (size_t)p->P : tel;
-        const double *map = map_row(p, odd ? p->map_odd : p->map_even, ilambda, u);
+        const double *map = map_row(p, odd ? p->map_odd : p->map_even, imono, u);
         row[0] = tel[0] * exp(-q * (c0 - row[0]) - fit * d[0]);
         for (int v = 1; v <= p->vmax[u]; v++) {
             double t = tel[v] * exp(-fit * d[v]);
@@ -87,8 +87,8 @@ static void copy_image(const psf *p, bool odd, float *out) {
 
 /* The covariance, or what stands for it in a mean of exp(-D/2), and the variance over the pupil
  * [rad^2], which is that of the mean of D. */
-static double average(psf *p, const double *sum, const psf_fit *f, int ilambda) {
-    const double lambda = p->lambda[ilambda];
+static double average(psf *p, const double *sum, const psf_fit *f, int imono) {
+    const double lambda = p->mono[imono];
     psf_covariance(p, sum);
     const double variance =
         p->otf[0] * pow(2 * M_PI / lambda, 2) + (f ? psf_fit_variance(f, lambda) : 0);
@@ -98,10 +98,17 @@ static double average(psf *p, const double *sum, const psf_fit *f, int ilambda) 
     return variance;
 }
 
+double psf_otf_of(psf *p, const double *sum, const psf_fit *f, int imono, bool odd) {
+    const double variance = average(p, sum, f, imono);
+    fill_otf(p, f, imono, odd);
+    split_otf(p);
+    return variance;
+}
+
 /* What the imaginary part of the OTF adds to an image: i times a function that is odd. */
-static void add_odd_image(psf *p, const double *sum, const psf_fit *f, int ilambda, float *image) {
-    average(p, sum, f, ilambda);
-    fill_otf(p, f, ilambda, true);
+static void add_odd_image(psf *p, const double *sum, const psf_fit *f, int imono, float *image) {
+    average(p, sum, f, imono);
+    fill_otf(p, f, imono, true);
     psf_image_begin(p);
     for (int u = 0; u < p->P; u++)
         for (int k = 0; k < p->nfreq; k++)
@@ -111,10 +118,11 @@ static void add_odd_image(psf *p, const double *sum, const psf_fit *f, int ilamb
 }
 
 status psf_compute(psf *p, const double *sum, const psf_fit *f, int ilambda, psf_result *r) {
-    double lambda = p->lambda[ilambda];
-    r->variance = average(p, sum, f, ilambda);
-    fill_otf(p, f, ilambda, false);
-    split_otf(p);
+    const double lambda = p->lambda[ilambda];
+    const int imono = p->first[ilambda];
+    if (p->first[ilambda + 1] - imono > 1 || p->mono[imono] != lambda)
+        return psf_band_compute(p, sum, f, ilambda, r);
+    r->variance = psf_otf_of(p, sum, f, imono, false);
     r->strehl = psf_strehl(p);
     status st = psf_finite(lambda, r->strehl, r->variance);
     if (st != MOAO_OK)
@@ -127,7 +135,7 @@ status psf_compute(psf *p, const double *sum, const psf_fit *f, int ilambda, psf
         psf_image_extend(p, p->crop / 2 + 1);
         copy_image(p, false, r->image);
         if (p->mapped)
-            add_odd_image(p, sum, f, ilambda, r->image);
+            add_odd_image(p, sum, f, imono, r->image);
     }
     return MOAO_OK;
 }

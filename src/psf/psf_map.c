@@ -148,8 +148,8 @@ status psf_map_init(psf *p, const psf_map *m, double obs) {
     correlate(&k, 0);
     for (size_t i = 0; i < all; i++)
         k.area[i] = creal(k.u[i]);
-    for (int l = 0; l < p->nlambda; l++) {
-        correlate(&k, 2 * M_PI / p->lambda[l]);
+    for (int l = 0; l < p->nmono; l++) {
+        correlate(&k, 2 * M_PI / p->mono[l]);
         fill_factor(p, &k, l);
     }
     p->errors_part[1] += rad * rad * variance;

@@ -13,6 +13,7 @@
 #include <fftw3.h>
 
 #define PSF_BATCH 8      /* rows of the image per transform */
+#define PSF_BLOCK 64     /* pixels of an image of a band that are made at once, in x and in y */
 #define PSF_PARALLEL 256 /* grids from this size on are shared out over the threads */
 
 /* Kolmogorov variance beyond a square of half side 1/(2 d): 0.231263 (d/r0)^(5/3). */
@@ -41,6 +42,17 @@ struct psf {
 
     int nlambda, nbox;
     double *lambda, *box;
+
+    /* the wavelengths of which images are made, of all images one after the other (psf_band.c) */
+    int nmono, most;       /* their number; the most of an image */
+    int *first;            /* [nlambda + 1] first of an image */
+    double *mono;          /* [nmono] [m] */
+    double *share, *light; /* [nmono] of an image: of the photons; of the light on the axis of the
+                              diffraction-limited image */
+    size_t nband;          /* doubles of band_even, 0: no image is of a band */
+    double *band_even, *band_odd; /* [most][P][ld] even and odd of its wavelengths */
+    double *band_work;            /* [4][P][PSF_BLOCK] factors and sums of a block of an image */
+    double *band_image;           /* [PSF_BLOCK][PSF_BLOCK] */
 
     int nact, nrun;
     int *place;     /* [nact] index on the square of n + 1 actuators a side */
@@ -84,7 +96,7 @@ struct psf {
     size_t nerrors; /* P^2, or 0: there are none */
     double *errors; /* [P][P] D of jitter and static error at LAMBDA_REF, one quadrant */
     bool mapped;    /* a static map is there */
-    double *map_even, *map_odd; /* [nlambda][P][2 P - 1] real and imaginary part of its factor of
+    double *map_even, *map_odd; /* [nmono][P][2 P - 1] real and imaginary part of its factor of
                                    the OTF, u slow; where mapped */
     double errors_part[3];      /* variances of jitter, static error, focus [rad^2] */
     double *kernel; /* [2 reach + 1] one axis of A(rho)/d_t^2, which is a product over the axes */
@@ -123,6 +135,14 @@ status psf_average_init(psf *p, const sys *s, bool weighted);
 /* Phase covariance C on the support [m^2] into p->otf, from the sums of psf_accumulate. Model
  * section 7. */
 void psf_covariance(psf *p, const double *sum);
+/* The OTF at a wavelength into p->otf, and its parts even and odd in y; or, with `odd`, the
+ * imaginary part that a static map gives it. The variance over the pupil [rad^2], of the mean of D.
+ */
+double psf_otf_of(psf *p, const double *sum, const psf_fit *f, int imono, bool odd);
+/* psf_band.c: wavelengths and weights of the images, the arrays are there; the image of a band. */
+void psf_band_sizes(psf *p, const psf_opts *o);
+void psf_band_init(psf *p, const psf_opts *o);
+status psf_band_compute(psf *p, const double *sum, const psf_fit *f, int ilambda, psf_result *r);
 /* PSF of p->otf: begin does the transforms along y; extend makes the rows 0 <= -y < want of
  * p->image that are not there yet. */
 void psf_image_begin(psf *p);
@@ -133,5 +153,13 @@ void psf_image_extend(psf *p, int want);
 double psf_strehl(const psf *p);
 double psf_ensquared(const psf *p, double lambda, double side);
 double psf_fwhm(psf *p);
+/* The same of an image that is the sum of several: even and odd parts of their OTFs, the share of
+ * each in the value on the axis, and pixels of it in one of the sum. p->otf is that of the part of
+ * the first guess, with the Strehl ratio `near`. [pixels of the sum] */
+typedef struct {
+    const double *even, *odd;
+    double light, scale;
+} psf_layer;
+double psf_fwhm_of(psf *p, int n, const psf_layer *layer, int guess, double near, double peak);
 
 #endif

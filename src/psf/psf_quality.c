@@ -98,8 +98,8 @@ static void rotor_step(rotor *t) {
 /* Value and radial derivative [per pixel] of the cosine sum at radius r[i] pixels along (c[i],
  * s[i]). With b = 2 pi r s/N the sums along v are two products of matrices: even part with cos(v b)
  * and v sin(v b), odd part with sin(v b) and v cos(v b). */
-static void cosine_sums(psf *p, const double *c, const double *s, const double *r, double *f,
-                        double *df) {
+static void cosine_sums(psf *p, const psf_layer *layer, const double *c, const double *s,
+                        const double *r, double *f, double *df) {
     size_t P = (size_t)p->P;
     double *even = p->trig, *odd = even + P * WIDTH;
     double *sum_even = p->proj, *sum_odd = sum_even + P * WIDTH;
@@ -116,10 +116,10 @@ static void cosine_sums(psf *p, const double *c, const double *s, const double *
             o[ND + i] = (double)v * t.c[i];
         }
     }
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, p->P, WIDTH, p->P, 1, p->even, p->ld,
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, p->P, WIDTH, p->P, 1, layer->even, p->ld,
                 even, WIDTH, 0, sum_even, WIDTH);
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, p->P, WIDTH, p->P, 1, p->odd, p->ld, odd,
-                WIDTH, 0, sum_odd, WIDTH);
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, p->P, WIDTH, p->P, 1, layer->odd, p->ld,
+                odd, WIDTH, 0, sum_odd, WIDTH);
     rotor_start(&t, r, c, turn);
     memset(f, 0, ND * sizeof *f);
     memset(df, 0, ND * sizeof *df);
@@ -136,20 +136,40 @@ static void cosine_sums(psf *p, const double *c, const double *s, const double *
     }
 }
 
-double psf_fwhm(psf *p) {
+/* Those of all layers, at radius r[i] pixels of their sum. */
+static void layer_sums(psf *p, int n, const psf_layer *layer, const double *c, const double *s,
+                       const double *r, double *f, double *df) {
+    double own[PSF_NDIR], g[PSF_NDIR], dg[PSF_NDIR];
+    memset(f, 0, PSF_NDIR * sizeof *f);
+    memset(df, 0, PSF_NDIR * sizeof *df);
+    for (int k = 0; k < n; k++) {
+        const double light = layer[k].light, scale = layer[k].scale;
+        for (int i = 0; i < PSF_NDIR; i++)
+            own[i] = r[i] * scale;
+        cosine_sums(p, &layer[k], c, s, own, g, dg);
+        for (int i = 0; i < PSF_NDIR; i++) {
+            f[i] += light * g[i];
+            df[i] += light * scale * dg[i];
+        }
+    }
+}
+
+double psf_fwhm_of(psf *p, int n, const psf_layer *layer, int guess, double near, double peak) {
     double c[PSF_NDIR], s[PSF_NDIR], r[PSF_NDIR], f[PSF_NDIR], df[PSF_NDIR];
     psf_search k[PSF_NDIR];
-    double half = 0.5 * psf_strehl(p), sum = 0;
+    double half = 0.5 * peak, sum = 0;
     bool busy = true;
     for (int i = 0; i < PSF_NDIR; i++) {
         c[i] = cos(M_PI * i / PSF_NDIR);
         s[i] = sin(M_PI * i / PSF_NDIR);
     }
-    guess_all(p, c, s, half, r);
-    for (int i = 0; i < PSF_NDIR; i++)
+    guess_all(p, c, s, 0.5 * near, r);
+    for (int i = 0; i < PSF_NDIR; i++) {
+        r[i] /= layer[guess].scale;
         k[i] = (psf_search){0, INFINITY, r[i], false};
+    }
     while (busy) {
-        cosine_sums(p, c, s, r, f, df);
+        layer_sums(p, n, layer, c, s, r, f, df);
         busy = false;
         for (int i = 0; i < PSF_NDIR; i++) {
             psf_search_step(&k[i], p->N / 2.0, half, f[i], df[i]);
@@ -160,4 +180,10 @@ double psf_fwhm(psf *p) {
     for (int i = 0; i < PSF_NDIR; i++)
         sum += 2 * k[i].r / PSF_NDIR;
     return sum;
+}
+
+double psf_fwhm(psf *p) {
+    const psf_layer all = {p->even, p->odd, 1, 1};
+    const double peak = psf_strehl(p);
+    return psf_fwhm_of(p, 1, &all, 0, peak, peak);
 }

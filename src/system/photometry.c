@@ -14,10 +14,12 @@
 static const struct {
     int band;
     double um, flux; /* [1e-11 erg/s/cm^2/angstrom = 1e-4 W/m^3] */
-} zeros[] = {{BAND_U, 0.366, 417.5},  {BAND_B, 0.438, 632.0}, {BAND_V, 0.545, 363.1},
-             {BAND_R, 0.641, 217.7},  {BAND_I, 0.798, 112.6}, {BAND_Z, 0.8817, 86.07},
-             {BAND_Y, 1.0305, 57.20}, {BAND_J, 1.22, 31.47},  {BAND_H, 1.63, 11.38},
-             {BAND_K, 2.19, 3.961},   {BAND_L, 3.45, 0.708}};
+    double width;    /* at half of the peak [um]; sources: photometry.h */
+} zeros[] = {
+    {BAND_U, 0.366, 417.5, 0.065},  {BAND_B, 0.438, 632.0, 0.089}, {BAND_V, 0.545, 363.1, 0.084},
+    {BAND_R, 0.641, 217.7, 0.158},  {BAND_I, 0.798, 112.6, 0.154}, {BAND_Z, 0.8817, 86.07, 0.095},
+    {BAND_Y, 1.0305, 57.20, 0.100}, {BAND_J, 1.22, 31.47, 0.213},  {BAND_H, 1.63, 11.38, 0.307},
+    {BAND_K, 2.19, 3.961, 0.390},   {BAND_L, 3.45, 0.708, 0.472}};
 enum { ZEROS = sizeof zeros / sizeof *zeros };
 
 /* Colours of the main sequence: Pecaut & Mamajek 2013, ApJS 208, 9, table 5, with Gaia's of the
@@ -46,6 +48,22 @@ const char *photometry_band_name(int band) {
     static const char *const names[BANDS] = {"U", "B", "V",  "R", "I", "Z",  "Y", "J",
                                              "H", "K", "Ks", "L", "G", "BP", "RP"};
     return names[band];
+}
+
+bool photometry_band_shape(const char *name, double *centre, double *width) {
+    static const double ks[] = {2.159e-6, 0.262e-6};
+    if (strcmp(name, photometry_band_name(BAND_KS)) == 0) {
+        *centre = ks[0];
+        *width = ks[1];
+        return true;
+    }
+    for (int i = 0; i < ZEROS; i++)
+        if (strcmp(name, photometry_band_name(zeros[i].band)) == 0) {
+            *centre = zeros[i].um * 1e-6;
+            *width = zeros[i].width * 1e-6;
+            return true;
+        }
+    return false;
 }
 
 int photometry_band_at(double wavelength) {

@@ -27,6 +27,11 @@ enum {
 };
 
 const char *photometry_band_name(int band);
+/* Centre and width [m] of a band of images. Widths at half of the peak: U to I Bessell 1979 (PASP
+ * 91, 589), J to L Bessell 2005 (ARA&A 43, 293); Z, Y Lawrence et al. 2007 (MNRAS 379, 1599); Ks
+ * Cohen et al. 2003 (AJ 126, 1090). Centres: the effective wavelengths of the zero points. False:
+ * no such band, or one of Gaia's. */
+bool photometry_band_shape(const char *name, double *centre, double *width);
 /* The band of U to L nearest to a wavelength [m], by its ratio. */
 int photometry_band_at(double wavelength);
 /* Whether a sensor at a wavelength [m] sees so much of a band that colours hardly matter. */
