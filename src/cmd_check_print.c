@@ -64,6 +64,9 @@ static void print_sensors(const sys *s) {
     }
     if (s->nsensor > MOST_SENSORS)
         say("", "and %d more", s->nsensor - MOST_SENSORS);
+    for (int w = 0; w < s->nsensor && w < MOST_SENSORS && sys_has_own_delays(s); w++)
+        say(w == 0 ? "delays" : "", "%d %.4g ms from the middle of a frame of %.4g ms", w,
+            1e3 * sys_delay_of(s, &s->sensors[w]), 1e3 * s->sensors[w].noise.frame_time);
     say("measurements", "%zu in all", s->m);
     say("truth sensor", "%d subapertures across, %zu measurements", s->ts.nssp, s->t);
     say("DM", "%d actuators, pitch %.3f m", s->dm.nact, s->dm.pitch);

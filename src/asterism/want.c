@@ -129,7 +129,7 @@ void want_column(const want *w, char *out, size_t n) {
 }
 
 void want_name(const want *w, char *out, size_t n) {
-    char over[16], box[24] = "", wave[32] = "";
+    char over[16], box[24] = "", wave[40] = "";
     if (w->over == WANT_PERCENTILE)
         snprintf(over, sizeof over, w->percent == 50 ? "median" : "p%g", w->percent);
     else
@@ -140,7 +140,7 @@ void want_name(const want *w, char *out, size_t n) {
     if (w->quantity == WANT_EE)
         snprintf(box, sizeof box, " %.6gmas", w->box * ARCSEC_PER_RAD * 1e3);
     if (w->band[0] != '\0')
-        snprintf(wave, sizeof wave, " in %.24s", w->band);
+        snprintf(wave, sizeof wave, " in %.28s", w->band);
     else if (w->lambda > 0)
         snprintf(wave, sizeof wave, " at %.6gum", w->lambda * 1e6);
     snprintf(out, n, "%s %s%s%s", over,

@@ -14,7 +14,7 @@ typedef struct {
     double box;    /* of an ensquared energy [rad] */
     double lambda; /* or centre of the band [m]; 0: not given */
     double width;  /* of the band [m]; 0: a single wavelength */
-    char band[24]; /* its name; "": a single wavelength */
+    char band[32]; /* its name; "": a single wavelength */
     want_over over;
     double percent; /* 0 to 100: of a percentile */
 } want;

@@ -16,7 +16,7 @@
 
 /* Which exposures of reconstructor k are sampled. */
 static status choose_samples(const atmos *s, int k, int every, accuracy *a) {
-    const profile *p0 = atmos_profile_at(s, s->tor_time[k]);
+    const profile *p0 = atmos_tor_profile(s, k);
     double most = -1;
     int first, end, worst;
     status st = MOAO_OK;

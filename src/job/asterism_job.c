@@ -129,12 +129,24 @@ done:
     return st;
 }
 
+static status check_delays(const params *par) {
+    for (int w = 0; w < par->sensors.n; w++)
+        if (params_given(par->sensors.v[w].delay))
+            return status_fail(MOAO_INPUT,
+                               "sensor %s: the search knows one delay for all stars, expected no "
+                               "sensors[].delay but loop.delay",
+                               par->sensors.v[w].name);
+    return MOAO_OK;
+}
+
 status ast_job_init(const comm *c, const cmdline *cl, int noverride, const char *const *overrides,
                     ast_job *j) {
     status st;
     *j = (ast_job){.cl = cl, .sk = {.ra = NAN, .dec = NAN, .angle = NAN}};
     TRY(params_load(c, cl->nfile, cl->files, noverride, overrides, &j->par));
-    st = part_sensors(j);
+    st = check_delays(&j->par);
+    if (st == MOAO_OK)
+        st = part_sensors(j);
     if (st == MOAO_OK)
         st = read_want(j);
     if (st == MOAO_OK && cl->choose > AST_MOST)

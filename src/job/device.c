@@ -7,6 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A GPU makes covariances of sensors of one delay. */
+static const char *host_only(const params *par) {
+    for (int w = 0; w < par->sensors.n; w++)
+        if (params_given(par->sensors.v[w].delay))
+            return "sensors with delays of their own are computed on CPUs";
+    return NULL;
+}
+
 /* The GPU's backend if it is usable; else the reason, which is an error where it was asked for. */
 static status find_gpu(bool required, device_choice *d) {
     status st = families_backend("gpu", &d->be);
@@ -46,6 +54,11 @@ status device_choose(const comm *c, const params *par, bool own, device_choice *
     memset(d, 0, sizeof *d);
     if (named != NULL && *named != '\0')
         st = families_backend(named, &d->be);
+    else if (par->compute_backend == BACKEND_GPU && host_only(par) != NULL)
+        st = status_fail(MOAO_INPUT, "compute.backend: gpu, but %s; expected auto or cpu",
+                         host_only(par));
+    else if (par->compute_backend != BACKEND_CPU && host_only(par) != NULL)
+        snprintf(d->text, sizeof d->text, "%s", host_only(par));
     else if (par->compute_backend != BACKEND_CPU)
         st = find_gpu(par->compute_backend == BACKEND_GPU, d);
     if (st == MOAO_OK && d->be == NULL && own) {

@@ -171,10 +171,11 @@ static status write_covariances(writer *w, int index, bool exposure) {
     const setup *u = &w->r->u;
     const engine *e = &w->t.e;
     const char *kind = exposure ? "exp" : "tor", *zero = exposure ? "" : "0";
-    const double time = exposure ? u->a.exposure_time[index] : u->a.tor_time[index];
+    const profile *p = exposure ? atmos_profile_at(&u->a, u->a.exposure_time[index])
+                                : atmos_tor_profile(&u->a, index);
     char name[64];
     status st;
-    TRY(comm_agree(e->c, engine_load(&w->t.e, atmos_profile_at(&u->a, time))));
+    TRY(comm_agree(e->c, engine_load(&w->t.e, p)));
     w->part = PART_CMM;
     snprintf(name, sizeof name, "Cmm%s_%s%d", zero, kind, index);
     if (wants(w, "Cmm"))
@@ -245,7 +246,7 @@ static status write_rows(run *r, bool slopes) {
     }
     for (int k = 0; k < u->a.ntor; k++) {
         if (rows)
-            TRY(tor_factor(&w.t, atmos_profile_at(&u->a, u->a.tor_time[k])));
+            TRY(tor_factor(&w.t, atmos_tor_profile(&u->a, k)));
         for (int target = 0; target < u->s.ntarget && rows; target++)
             TRY(write_target(&w, k, target));
         if (!slopes && (wants(&w, "Cmm") || wants(&w, "Ctm")))

@@ -103,7 +103,7 @@ status plan_predict(const params *par, const sys *s, const atmos *a, const psf_o
     z->grid_pays = plan_is_automatic(par) && plan_toeplitz_pays(par, s, a, o);
     if (!plan_may_compress(par))
         return MOAO_OK;
-    return tlr_predict(s, atmos_profile_at(a, a->tor_time[0]),
+    return tlr_predict(s, atmos_tor_profile(a, 0),
                        tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_level(par),
                        plan_fp16(par), &z->ranks);
 }

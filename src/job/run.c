@@ -53,7 +53,7 @@ static void begin_part(run *r, double seconds, double flops) {
 /* Collective. The results of an exposure of a chunk, some of them checked. */
 static status expose(run *r, int e, obsexposure *ex, obsseq_accuracy *how, result_block *b) {
     const profile *p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]);
-    const profile *p0 = atmos_profile_at(&r->u.a, r->u.a.tor_time[atmos_tor_of(&r->u.a, e)]);
+    const profile *p0 = atmos_tor_profile(&r->u.a, atmos_tor_of(&r->u.a, e));
     const double from = report_now();
     probe *look;
     status st;
@@ -188,7 +188,7 @@ static status one_tor(run *r, int k) {
     obsexposure *ex = NULL;
     status st;
     TRY(comm_agree(r->c, ALLOC(ex, (size_t)ne, "exposures of a reconstructor")));
-    const profile *p = atmos_profile_at(&r->u.a, r->u.a.tor_time[k]);
+    const profile *p = atmos_tor_profile(&r->u.a, k);
     begin_part(r, r->pl.time.tor, r->pl.flops[STAGE_FACTOR] / r->u.a.ntor);
     if (is_root(r))
         progress_step("reconstructor %d/%d: Cmm and Cholesky, r0 %.3f m", k + 1, r->u.a.ntor,

@@ -21,7 +21,7 @@ typedef struct {
 typedef struct {
     long ntarget, nexposure, nlambda;
     double *lambda, *x, *y;           /* [um], [arcsec] */
-    char (*band)[24];                 /* [nlambda] results.h */
+    char (*band)[32];                 /* [nlambda] results.h */
     char (*name)[NAME];               /* of the targets; "" where they have none */
     double *strehl, *fwhm, *variance; /* [ntarget][nlambda]; -, [mas], [rad^2] */
     double *wfe;                      /* [ntarget] [nm] */

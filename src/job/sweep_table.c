@@ -76,7 +76,7 @@ static void put(table *t, int run, double wave, const char *band, const char *wh
                 const char *unit, double v) {
     char name[NAME];
     if (wave > 0 && band[0] != '\0')
-        snprintf(name, sizeof name, "%.24s_%.24s_%.6gum", what, band, wave);
+        snprintf(name, sizeof name, "%.14s_%.31s_%.6gum", what, band, wave);
     else if (wave > 0)
         snprintf(name, sizeof name, "%.40s_%.6gum", what, wave);
     else
@@ -109,7 +109,7 @@ static void in_small_letters(const char *name, char lower[NAME]) {
 
 /* One quantity of maps.fits for a run: name as in TARGETS, values [target][wavelength]. */
 static void put_quantity(table *t, int run, const char *name, const double *v, long ntarget,
-                         int nlambda, const double *lambda, char (*band)[24]) {
+                         int nlambda, const double *lambda, char (*band)[32]) {
     char lower[NAME];
     in_small_letters(name, lower);
     for (int l = 0; l < nlambda; l++) {

@@ -320,6 +320,8 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
         {"WAVELEN", "1D", "um", "of the sensor"},
         {"BAND", "9A", "", "of MAGNITUD; published: one constant for all"},
         {"ZEROPHOT", "1D", "ph m-2 s-1", "of magnitude 0 in the sensor's band"},
+        {"FRAMETIM", "1D", "s", "time of a frame, of which are PHOTONS"},
+        {"DELAY", "1D", "s", "from a frame's middle to the mirror's shape"},
         {"RA", "1D", "deg", "ICRS"},
         {"DEC", "1D", "deg", "ICRS"}};
     const int ncol = (int)(sizeof columns / sizeof *columns) - (maps_on_sky(m) ? 0 : 2);
@@ -348,7 +350,9 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
                     {14, noise.variance},
                     {15, noise.photons},
                     {16, noise.across},
-                    {17, noise.along}};
+                    {17, noise.along},
+                    {21, g->noise.frame_time},
+                    {22, sys_delay_of(s, g)}};
         fitsout_cell_text(o, 1, w + 1, g->name);
         fitsout_cell_text(o, 2, w + 1, g->lgs ? "LGS" : "NGS");
         fitsout_cell_text(o, 19, w + 1, by_magnitude(g) ? band_of(g) : "");

@@ -9,7 +9,7 @@ typedef struct {
     fitsin in; /* at the table TARGETS after results_open */
     long ntarget, nexposure, nlambda;
     double *lambda;   /* [nlambda] wavelengths, or centres of bands [um] */
-    char (*band)[24]; /* [nlambda] name of a band; "": a single wavelength */
+    char (*band)[32]; /* [nlambda] name of a band; "": a single wavelength */
 } results;
 
 /* Open DIR/maps.fits. MOAO_INPUT when there is none. results_close also after a failure and on {0}.

@@ -120,7 +120,7 @@ status matcov_prepare_difference(const sys *s, const profile *p, const profile *
     double noise;
     status st;
     *mc = NULL;
-    TRY(signed_layers(p, p0, beta, drifts, &d));
+    TRY(signed_layers(p, p0, beta, drifts || sys_has_own_delays(s), &d));
     TRY(matcov_prepare(s, &d, mc));
     (*mc)->p = p; /* d goes away */
     (*mc)->difference = true;

@@ -148,7 +148,8 @@ double matcov_direct_cmm(const sys *s, const profile *p, size_t i, size_t j) {
     int w, v, wa, va, wi, vi;
     sys_slope_at(s, i, &w, &wa, &wi);
     sys_slope_at(s, j, &v, &va, &vi);
-    return entry(s, p, 0.0, &s->sensors[w], wa, wi, &s->sensors[v], va, vi);
+    const double delay = s->sensors[w].late - s->sensors[v].late;
+    return entry(s, p, delay, &s->sensors[w], wa, wi, &s->sensors[v], va, vi);
 }
 
 static void truth_slope(const sensor *ts, size_t i, int *axis, int *isub) {
@@ -163,7 +164,8 @@ double matcov_direct_ctm(const sys *s, const profile *p, const double dir[2], bo
     int v, va, vi, ta, ti;
     truth_slope(&ts, i, &ta, &ti);
     sys_slope_at(s, j, &v, &va, &vi);
-    return entry(s, p, shifted ? s->delay : 0.0, &ts, ta, ti, &s->sensors[v], va, vi);
+    const double delay = (shifted ? s->delay : 0.0) - s->sensors[v].late;
+    return entry(s, p, delay, &ts, ta, ti, &s->sensors[v], va, vi);
 }
 
 double matcov_direct_cpm(const sys *s, const profile *p, const double dir[2], bool shifted,
@@ -181,8 +183,8 @@ double matcov_direct_cpm(const sys *s, const profile *p, const double dir[2], bo
             continue;
         for (int i = 0; i < 2; i++) {
             q[i] = at[i] + dir[i] * p->h[l] - o->dir[i] * p->h[l];
-            if (shifted && p->wind[i] != NULL)
-                q[i] -= p->wind[i][l] * s->delay;
+            if (p->wind[i] != NULL)
+                q[i] -= p->wind[i][l] * ((shifted ? s->delay : 0.0) - o->late);
         }
         for (int i = 0; i < e->n; i++)
             sum -= 0.5 * e->w[axis][i] *

@@ -83,6 +83,7 @@ footprint footprint_outline(const sys *s, const sensor *o) {
                        .shift = {o->shift[0], o->shift[1]},
                        .altitude = o->altitude,
                        .dir = {o->dir[0], o->dir[1]},
+                       .late = o->late,
                        .gradient = o->gradient};
 }
 
@@ -134,8 +135,17 @@ size_t footprint_bytes(int nssp, int nsub) {
     return 5 * n * sizeof(int) + 4 * (n + 2 * side + 2) * sizeof(double) + 2 * side * sizeof(run);
 }
 
+void footprint_drift(const layers *lay, int l, const footprint *f, double drift[2]) {
+    for (int i = 0; i < 2; i++) {
+        drift[i] = f->drifts ? lay->drift[i][l] : 0.0;
+        if (f->late != 0.0)
+            drift[i] -= lay->wind[i][l] * f->late;
+    }
+}
+
 bool footprint_on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]) {
-    double drift[2] = {f->drifts ? lay->drift[0][l] : 0.0, f->drifts ? lay->drift[1][l] : 0.0};
+    double drift[2];
+    footprint_drift(lay, l, f, drift);
     return formula_on_layer(lay->h[l], lay->kappa[l], f->altitude, f->dir, drift, c, offset);
 }
 
@@ -149,6 +159,8 @@ status layers_init(const profile *p, double delay, const structure_table *karman
     TRY(ALLOC(lay->coef, n, "layers"));
     TRY(ALLOC(lay->drift[0], n, "layers"));
     TRY(ALLOC(lay->drift[1], n, "layers"));
+    TRY(ALLOC(lay->wind[0], n, "layers"));
+    TRY(ALLOC(lay->wind[1], n, "layers"));
     TRY(ALLOC(lay->table, n, "layers"));
     for (int l = 0; l < p->nlayer; l++) {
         if (p->strength[l] == 0.0)
@@ -161,8 +173,10 @@ status layers_init(const profile *p, double delay, const structure_table *karman
         lay->coef[k] = p->strength[l] * (scaled ? FORMULA_K1 * p->L0[l] * cbrt(p->L0[l] * p->L0[l])
                                                 : FORMULA_KOLMOGOROV);
         lay->table[k] = scaled ? karman : kolmogorov;
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++) {
+            lay->wind[i][k] = p->wind[i] != NULL ? p->wind[i][l] : 0.0;
             lay->drift[i][k] = p->wind[i] != NULL ? -p->wind[i][l] * delay : 0.0;
+        }
     }
 done:
     if (st != MOAO_OK)
@@ -176,6 +190,8 @@ void layers_free(layers *lay) {
     free(lay->coef);
     free(lay->drift[0]);
     free(lay->drift[1]);
+    free(lay->wind[0]);
+    free(lay->wind[1]);
     free(lay->table);
     *lay = (layers){0};
 }

@@ -96,8 +96,8 @@ void gradients_part_at(const footprint *f, double step, int n, int i, double at[
 
 /* Position on a layer: c p + offset [m]. False: the layer is at or above the star. */
 bool footprint_metres(const layers *lay, int l, const footprint *f, double *c, double offset[2]) {
-    const double drift[2] = {f->drifts ? lay->drift[0][l] : 0.0,
-                             f->drifts ? lay->drift[1][l] : 0.0};
+    double drift[2];
+    footprint_drift(lay, l, f, drift);
     return formula_on_layer(lay->h[l], 1.0, f->altitude, f->dir, drift, c, offset);
 }
 

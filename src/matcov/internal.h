@@ -13,6 +13,7 @@ typedef struct {
     double *kappa;    /* s = (kappa rho)^2 is the argument of the table: 2 pi / L0, or 1 */
     double *coef;     /* D = coef table(s) [rad^2] */
     double *drift[2]; /* what a shifted truth sensor moves by: -V tau [m] */
+    double *wind[2];  /* V [m/s] */
     const structure_table **table;
 } layers;
 
@@ -32,6 +33,7 @@ typedef struct {
     double mag, rot, shift[2];
     double altitude, dir[2]; /* of the star [m], [rad] */
     bool drifts;             /* a shifted truth sensor */
+    double late;             /* of a sensor with a delay of its own (system.h) [s] */
     bool gradient;           /* slopes are mean gradients, not differences between edge points */
     int kind;                /* of size, altitude and rotation, among the gradients'; or -1 */
     run *runs;
@@ -121,6 +123,8 @@ void footprint_free(footprint *f);
 size_t footprint_bytes(int nssp, int nsub);
 /* The truth sensor as the model has it: at infinity and unregistered, in direction dir. */
 sensor truth_sensor(const sys *s, const double dir[2]);
+/* By what it is displaced on layer l, as the frozen flow moves there until it measures [m]. */
+void footprint_drift(const layers *lay, int l, const footprint *f, double drift[2]);
 /* Position on layer l of a sensor's pupil-plane point p: c p + offset, both in units of 1/kappa_l.
  * False when the layer is at or above the star. */
 bool footprint_on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]);

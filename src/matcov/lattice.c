@@ -49,7 +49,8 @@ static bool same_table(const like *t, const like *u) {
     const footprint *a = t->first, *b = t->second, *c = u->first, *d = u->second;
     bool same = t->ground == u->ground && a->gradient == c->gradient && a->nssp == c->nssp &&
                 b->nssp == d->nssp && a->rot == c->rot && a->mag == c->mag &&
-                a->drifts == c->drifts && (t->ground || a->altitude == c->altitude);
+                a->drifts == c->drifts && a->late - b->late == c->late - d->late &&
+                (t->ground || a->altitude == c->altitude);
     for (int i = 0; i < 2; i++)
         same = same && a->shift[i] - b->shift[i] == c->shift[i] - d->shift[i] &&
                (t->ground || a->dir[i] - b->dir[i] == c->dir[i] - d->dir[i]);
@@ -89,6 +90,7 @@ static uint64_t hash_of(const like *t) {
                              (uint64_t)a->drifts << 1 ^ (uint64_t)t->ground,
                          a->rot),
                      a->mag);
+    h = mix(h, a->late - b->late);
     for (int i = 0; i < 2; i++) {
         h = mix(h, a->shift[i] - b->shift[i]);
         h = t->ground ? h : mix(h, a->dir[i] - b->dir[i]);

@@ -28,10 +28,11 @@ status matcov_tabulate(matcov *mc);
 
 /* Local. matcov_prepare of the difference C(p) - beta C(p0): Cmm, noise and tip-tilt constants
  * included, and, with `drifts` and aimed at shifted targets, Ctm of p (moved by its wind) - beta
- * Ctm of p0 (not moved). Fills are what they are for a profile, but the matrices are small where p
- * is about beta p0, so that little accuracy is needed. *bound: no entry without tip-tilt constants
- * is larger [arcsec^2], and it is not under 1e-10 of the
- * slope variance of p. p must outlive *mc. Model section 6. */
+ * Ctm of p0 (not moved). Sensors with delays of their own move in C(p), never in C(p0), which a
+ * reconstructor without wind has. Fills are what they are for a profile, but the matrices are small
+ * where p is about beta p0, so that little accuracy is needed. *bound: no entry without tip-tilt
+ * constants is larger [arcsec^2], and it is not under 1e-10 of the slope variance of p. p must
+ * outlive *mc. Model section 6. */
 status matcov_prepare_difference(const sys *s, const profile *p, const profile *p0, double beta,
                                  bool drifts, matcov **mc, double *bound);
 /* No entry of Cpm(p) - beta Cpm(p0) is larger, at points of the pupil [m arcsec]. */
@@ -65,7 +66,10 @@ status matcov_fill_cmm(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t
 status matcov_fill_ctt(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
                        size_t ld);
 
-/* Prepare the truth sensor in direction dir [rad]; shifted: positions moved by -V tau (the
+/* Sensors of different delays (system.h, late) see a layer of an exposure displaced against each
+ * other by its wind; a profile without wind, of a reconstructor, displaces none.
+ *
+ * Prepare the truth sensor in direction dir [rad]; shifted: positions moved by -V tau (the
  * exposure's Ctm of the model), else not (Ctm0 of the reconstructor). Local. */
 status matcov_target_init(const matcov *mc, const double dir[2], bool shifted, matcov_target **mt);
 void matcov_target_free(matcov_target *mt);

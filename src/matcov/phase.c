@@ -102,7 +102,6 @@ static void fill_gradients(const block *b, const footprint *f, int axis, int k0,
     const gradients *g = &mc->means;
     const matcov_class *class = &g->classes[g->phase_of[f->kind]];
     const double turn[2] = {cos(f->rot), sin(f->rot)}, scale = formula_phase_scale(f->size);
-    const double still[2] = {0, 0};
     for (size_t j = from; j < to; j++) {
         memset(b->a + p0 + j * b->ld, 0, n * sizeof *b->a);
         if (axis == 2)
@@ -110,13 +109,13 @@ static void fill_gradients(const block *b, const footprint *f, int axis, int k0,
     }
     memset(ws->ring, 0, n * sizeof *ws->ring); /* takes the axis that is not wanted */
     for (int l = 0; l < lay->n; l++) {
-        const double drift[2] = {lay->drift[0][l], lay->drift[1][l]};
-        double c, of[2], cone, to_star[2];
+        double drift[2], own[2], c, of[2], cone, to_star[2];
         if (class->table[l] < 0)
             continue;
-        formula_on_layer(lay->h[l], 1, INFINITY, b->mt->ts.dir, b->mt->ts.drifts ? drift : still,
-                         &c, of);
-        formula_on_layer(lay->h[l], 1, f->altitude, f->dir, still, &cone, to_star);
+        footprint_drift(lay, l, &b->mt->ts, drift);
+        footprint_drift(lay, l, f, own);
+        formula_on_layer(lay->h[l], 1, INFINITY, b->mt->ts.dir, drift, &c, of);
+        formula_on_layer(lay->h[l], 1, f->altitude, f->dir, own, &cone, to_star);
         for (size_t i = 0; i < n; i++) {
             ws->x[i] = b->x[p0 + i] + of[0];
             ws->y[i] = b->y[p0 + i] + of[1];

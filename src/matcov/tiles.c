@@ -55,7 +55,8 @@ typedef struct { /* of one thread */
 static void on_layer(const block *b, int l, const matcov_cluster *of, double *c, double offset[2]) {
     const layers *lay = &b->mc->lay;
     const footprint *f = of->sensor < 0 ? &b->mt->ts : &b->mc->feet[of->sensor];
-    const double drift[2] = {f->drifts ? lay->drift[0][l] : 0, f->drifts ? lay->drift[1][l] : 0};
+    double drift[2];
+    footprint_drift(lay, l, f, drift);
     formula_on_layer(lay->h[l], 1.0, f->altitude, f->dir, drift, c, offset);
 }
 

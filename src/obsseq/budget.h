@@ -3,7 +3,9 @@
  *
  * Noise: W_i'G W_j of the slopes of each subaperture are found once for each W; an exposure's noise
  * multiplies them. Lag: W Cpm' without wind, at some points of the pupil, is taken from what the
- * exposure has there. Fitting and aliasing come from the mirror, tomography is what is left. */
+ * exposure has there. Where sensors have delays of their own, W Cmm W' has a part of the lag too:
+ * then it is what the total is more than that of the exposure without wind, which is computed
+ * before. Fitting and aliasing come from the mirror, tomography is what is left. */
 #ifndef MOAO_OBSSEQ_BUDGET_H
 #define MOAO_OBSSEQ_BUDGET_H
 
@@ -27,7 +29,8 @@ typedef struct {
     double *gains;       /* [targets][m/2][3]: W_x'G W_x, W_y'G W_y, 2 W_x'G W_y of a subaperture */
     double *noise;       /* [m/2][3] of the exposure [arcsec^2] */
     long solved;         /* which solve the gains are of (tor) */
-    bool lags;           /* the exposure has a delay and wind */
+    bool lags;           /* the exposure has a delay and wind, and its lag is taken at the points */
+    const double *still; /* [targets] total without wind [m^2], borrowed; NULL: not wanted */
     double fitting, aliasing; /* of the exposure [m^2] */
 } budget_term;
 

@@ -153,6 +153,7 @@ typedef struct { /* results of this rank, by target that it owns */
     size_t nq;            /* of its scalars those that are not the error budget's */
     double path;          /* of a radian at the first wavelength [m] */
     int first;            /* of them */
+    int most;             /* how many */
 } results;
 
 /* This rank's part of x'C z for the i-th target of the probe, C = W Cpm' of the k-th current; dx: x
@@ -438,6 +439,33 @@ done:
     return st;
 }
 
+/* Collective. Totals of the owned targets without wind, [targets] at *out: NULL where the lag does
+ * not need them. */
+static status still_totals(obsseq *o, const profile *p, obsexposure *ex, const obsseq_accuracy *how,
+                           const result_block *b, results *r, double **out) {
+    const sys *s = o->t.e.s;
+    obsseq_accuracy as = {.approximate = how->approximate};
+    float *images = r->images, *kept = r->kept;
+    profile still = {0};
+    status st = MOAO_OK;
+    *out = NULL;
+    if (o->budget.mirror == NULL || !sys_has_own_delays(s) || !budget_lags(s, p))
+        return st;
+    st = profile_still(p, &still);
+    if (st == MOAO_OK)
+        st = ALLOC(*out, (size_t)o->t.ch.nmine, "totals without wind");
+    TRY(engine_agree(&o->t.e, STAGE_EXPOSURE, st));
+    r->images = r->kept = NULL;
+    st = expose_all(o, &still, ex, &as, b, r);
+    r->images = images;
+    r->kept = kept;
+    for (int k = r->first; k < r->first + r->most && st == MOAO_OK; k++)
+        (*out)[k] = r->scalars[(size_t)(k - r->first) * r->ns + 2] * r->path * r->path;
+done:
+    profile_free(&still);
+    return st;
+}
+
 status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accuracy *how,
                      probe *look, result_block *b) {
     tor *t = &o->t;
@@ -447,7 +475,9 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
                  .nq = store_scalars(b->nlambda, b->nbox, 0),
                  .path = psf_wavelength(o->ps, 0) / (2 * M_PI),
                  .np = (size_t)b->nlambda * (size_t)b->crop * (size_t)b->crop,
-                 .first = first};
+                 .first = first,
+                 .most = most};
+    double *still = NULL;
     report *rep = t->e.rep;
     double from = report_now();
     status st = ALLOC(r.scalars, (size_t)most * r.ns, "results");
@@ -462,10 +492,14 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
         memset(look->c, 0, (size_t)look->n * sizeof *look->c);
         memset(look->share, 0, (size_t)look->n * sizeof *look->share);
     }
-    o->look = look;
     o->psf_seconds = 0;
     if ((st = engine_agree(&t->e, STAGE_EXPOSURE, st)) == MOAO_OK)
+        st = still_totals(o, p, ex, how, b, &r, &still);
+    o->look = look;
+    o->budget.still = still;
+    if (st == MOAO_OK)
         st = expose_all(o, p, ex, how, b, &r);
+    o->budget.still = NULL;
     o->look = NULL;
     rep->wall[STAGE_EXPOSURE] += report_now() - from - o->psf_seconds;
     from = report_now() - o->psf_seconds;
@@ -475,5 +509,6 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
     free(r.scalars);
     free(r.images);
     free(r.kept);
+    free(still);
     return st;
 }

@@ -38,7 +38,7 @@ done:
 
 status obsseq_interpolate(obsseq *o, const profile *p, obsexposure *ex, const obsseq_rows *rows,
                           double *scalars, float *images) {
-    const size_t nkept = psf_kept_count(o->ps), nlambda = (size_t)psf_wavelengths(o->ps);
+    const size_t nkept = psf_kept_count(o->ps), nlambda = (size_t)psf_images(o->ps);
     const size_t ns = nlambda * (3 + (size_t)psf_boxes(o->ps)),
                  np = nlambda * (size_t)psf_crop_size(o->ps) * (size_t)psf_crop_size(o->ps);
     double *numbers = NULL;

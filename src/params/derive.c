@@ -82,6 +82,8 @@ static void set_sensor(const params *par, const sensor_params *p, double airmass
     o->mag = p->magnification;
     o->rot = p->rotation;
     memcpy(o->shift, p->shift, sizeof o->shift);
+    if (params_given(p->delay))
+        o->late = par->loop_delay + 0.5 * par->loop_integration - (p->delay + 0.5 * p->frame_time);
     set_noise(p, par->telescope_diameter, &o->noise);
     if (o->lgs && par->sky_lgs == SKY_PUPIL) {
         sky field;
@@ -188,6 +190,8 @@ status atmos_init(const params *par, const sys *s, atmos *a) {
     a->nprofile = from->n;
     for (int i = 0; i < from->n; i++)
         TRY(set_profile(&from->v[i], s->airmass, &a->profiles[i]));
+    if (sys_has_own_delays(s))
+        TRY(atmos_make_still(a));
     TRY(set_times(par, &par->schedule_tor_times, par->schedule_tor_interval, &a->tor_time,
                   &a->ntor));
     TRY(set_times(par, &par->schedule_exposure_times, par->schedule_exposure_interval,

@@ -104,7 +104,7 @@ struct profile_params { /* after loading: layers complete, as strengths; r0, see
     char label[64]; /* where it came from */
 };
 
-enum { IMAGE_NAME = 24 };
+enum { IMAGE_NAME = 32 };
 typedef struct { /* what images are of: psf.wavelengths, then psf.bands */
     int n;
     double *lambda;           /* [n] wavelength, or centre of the band [m] */

@@ -333,7 +333,10 @@ done:
 /* Lag terms depend on where the layers move to. */
 static status note_directions(params_loader *l) {
     const params *par = l->par;
-    if (l->aimless == 0 || !(par->loop_delay > 0 || par->loop_integration > 0))
+    bool lags = par->loop_delay > 0 || par->loop_integration > 0;
+    for (int w = 0; w < par->sensors.n; w++)
+        lags = lags || params_given(par->sensors.v[w].delay);
+    if (l->aimless == 0 || !lags)
         return MOAO_OK;
     return params_note(l->par,
                        "%s%s: wind_speed without wind_direction: all layers move along x, and with "

@@ -85,7 +85,7 @@ static void warn_frames(const params *par, const sys *s, warnings *w) {
         count(&slow, t > LONG_FRAME, i);
         count(&late,
               par->loop_integration == 0 && par->loop_delay > 0 && t > par->loop_delay &&
-                  t <= LONG_FRAME,
+                  t <= LONG_FRAME && !params_given(par->sensors.v[i].delay),
               i);
     }
     if (slow.n > 0)
@@ -96,7 +96,7 @@ static void warn_frames(const params *par, const sys *s, warnings *w) {
     if (late.n > 0)
         params_warn(w,
                     "%s%s: frame_time %.4g ms is longer than loop.delay, %.4g ms, which must hold "
-                    "half of it; or give loop.integration",
+                    "half of it; or give loop.integration, or the sensor a delay of its own",
                     s->sensors[late.first].name, others(&late, more),
                     1e3 * s->sensors[late.first].noise.frame_time, 1e3 * par->loop_delay);
 }

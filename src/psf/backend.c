@@ -148,9 +148,9 @@ void psf_model_init(psf *p, psf_model *m) {
                      .crop = p->crop,
                      .pixel = p->pixel,
                      .lambda_ref = LAMBDA_REF,
-                     .nlambda = p->nlambda,
+                     .nlambda = p->nmono, /* of bands, images are made on the host alone */
                      .nbox = p->nbox,
-                     .lambda = p->lambda,
+                     .lambda = p->mono,
                      .box = p->box,
                      .nact = p->nact,
                      .place = p->place,

@@ -292,8 +292,12 @@ bool psf_on_host(const psf *p) {
     return p->mapped || p->nband > 0;
 }
 
-int psf_wavelengths(const psf *p) {
+int psf_images(const psf *p) {
     return p->nlambda;
+}
+
+int psf_wavelengths(const psf *p) {
+    return p->nmono;
 }
 
 int psf_boxes(const psf *p) {

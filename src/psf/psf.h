@@ -78,7 +78,8 @@ void psf_free(psf *p);
 int psf_grid_size(const psf *p); /* N */
 int psf_crop_size(const psf *p);
 double psf_grid_pixel(const psf *p);              /* [m] */
-int psf_wavelengths(const psf *p);                /* images at wavelengths and of bands */
+int psf_images(const psf *p);                     /* at wavelengths and of bands: nlambda */
+int psf_wavelengths(const psf *p);                /* of which those are made: [nlambda] of logs */
 int psf_boxes(const psf *p);                      /* of ensquared energies */
 double psf_wavelength(const psf *p, int ilambda); /* or centre of the band [m] */
 /* The wavelengths of an image, in number the result: of a band its share of the photons at each.
@@ -135,7 +136,7 @@ size_t psf_pairwise_count_of(const sys *s, const psf_opts *o);
  * borrowed until the next call; NULL: of none. Local. */
 void psf_use_pairwise(psf *p, const float *pairwise, const double *s);
 /* ln c of every wavelength, whatever its variance, from single pairs and the sums of the same
- * target: logs [nlambda][psf_sep_count]. Where psf_pairwise_count > 0; local. psf_use_logs: what
+ * target: logs [psf_wavelengths][psf_sep_count]. Where psf_pairwise_count > 0; local. psf_use_logs: what
  * psf_compute makes from now on is of these (NULL: of the mean of D); borrowed. */
 void psf_logs(psf *p, const float *pairwise, const double *s, double *logs);
 void psf_use_logs(psf *p, const double *logs);

@@ -94,7 +94,7 @@ static double average(psf *p, const double *sum, const psf_fit *f, int imono) {
         p->otf[0] * pow(2 * M_PI / lambda, 2) + (f ? psf_fit_variance(f, lambda) : 0);
     if ((p->pairwise != NULL || p->logs != NULL) &&
         psf_average_needed(p->average == PSF_AVERAGE_EXACT, variance))
-        pairwise_add_excess(p, ilambda);
+        pairwise_add_excess(p, imono);
     return variance;
 }
 

@@ -14,7 +14,7 @@ static bool is_kept(const psf *p, int i) {
 }
 
 static size_t planes(const psf *p) {
-    return 1 + (p->nsample > 0 ? (size_t)p->nlambda : 0);
+    return 1 + (p->nsample > 0 ? (size_t)p->nmono : 0);
 }
 
 size_t psf_kept_count(const psf *p) {

@@ -129,8 +129,8 @@ static void find_logs(psf *p, double lambda) {
 void psf_logs(psf *p, const float *pairwise, const double *s, double *logs) {
     const size_t all = psf_sep_count(p);
     psf_use_pairwise(p, pairwise, s);
-    for (int l = 0; l < p->nlambda; l++) {
-        find_logs(p, p->lambda[l]);
+    for (int l = 0; l < p->nmono; l++) {
+        find_logs(p, p->mono[l]);
         memcpy(logs + (size_t)l * all, p->excess, all * sizeof *logs);
     }
 }
@@ -140,10 +140,10 @@ void psf_use_logs(psf *p, const double *logs) {
     p->logs = p->nsample > 0 ? logs : NULL;
 }
 
-void pairwise_add_excess(psf *p, int ilambda) {
-    const double wave = 2 * M_PI / p->lambda[ilambda];
+void pairwise_add_excess(psf *p, int imono) {
+    const double wave = 2 * M_PI / p->mono[imono];
     if (p->logs == NULL)
-        find_logs(p, p->lambda[ilambda]);
-    phase_add_grid(p, p->logs != NULL ? p->logs + (size_t)ilambda * psf_sep_count(p) : p->excess,
+        find_logs(p, p->mono[imono]);
+    phase_add_grid(p, p->logs != NULL ? p->logs + (size_t)imono * psf_sep_count(p) : p->excess,
                    1 / (wave * wave));
 }

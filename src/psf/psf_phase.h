@@ -39,7 +39,7 @@ void phase_add_grid(psf *p, const double *value, double factor);
 /* Sampled points and their pairs; the arrays are there. Then, of all pairs at one wavelength, c of
  * model section 7: p->otf += ln c lambda^2/(2 pi)^2 [m^2]. */
 void pairwise_init(psf *p);
-void pairwise_add_excess(psf *p, int ilambda);
+void pairwise_add_excess(psf *p, int imono);
 status phase_rest(const psf *p, const profile *prof, psf_fit *f);
 
 #endif

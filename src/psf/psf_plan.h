@@ -91,7 +91,7 @@ struct psf {
     double *excess;        /* [nsep * nsep] at a wavelength: sum over the pairs, then ln c */
     double *ring;          /* [2][PAIRWISE_RINGS] sums by length of the separation, in steps of h */
     const float *pairwise; /* borrowed [nsample][np]; NULL: images are of the mean of D */
-    const double *logs;    /* borrowed [nlambda][nsep * nsep] ln c in its place, or NULL */
+    const double *logs;    /* borrowed [nmono][nsep * nsep] ln c in its place, or NULL */
 
     size_t nerrors; /* P^2, or 0: there are none */
     double *errors; /* [P][P] D of jitter and static error at LAMBDA_REF, one quadrant */

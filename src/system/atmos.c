@@ -20,6 +20,35 @@ const profile *atmos_profile_at(const atmos *a, double time) {
     return &a->profiles[low];
 }
 
+const profile *atmos_tor_profile(const atmos *a, int k) {
+    const profile *p = atmos_profile_at(a, a->tor_time[k]);
+    return a->still != NULL ? &a->still[p - a->profiles] : p;
+}
+
+status profile_still(const profile *p, profile *still) {
+    const size_t n = (size_t)p->nlayer;
+    status st;
+    *still = *p;
+    still->h = still->L0 = still->strength = still->wind[0] = still->wind[1] = NULL;
+    TRY(ALLOC(still->h, n, "layers"));
+    TRY(ALLOC(still->L0, n, "layers"));
+    TRY(ALLOC(still->strength, n, "layers"));
+    TRY(ALLOC(still->wind[0], n, "layers"));
+    TRY(ALLOC(still->wind[1], n, "layers"));
+    memcpy(still->h, p->h, n * sizeof *p->h);
+    memcpy(still->L0, p->L0, n * sizeof *p->L0);
+    memcpy(still->strength, p->strength, n * sizeof *p->strength);
+done:
+    return st;
+}
+
+status atmos_make_still(atmos *a) {
+    status st = ALLOC(a->still, (size_t)a->nprofile, "profiles without wind");
+    for (int i = 0; i < a->nprofile && st == MOAO_OK; i++)
+        st = profile_still(&a->profiles[i], &a->still[i]);
+    return st;
+}
+
 /* First of n increasing times that is not before `time`; n when there is none. */
 static int first_from(const double *times, int n, double time) {
     int low = 0, high = n;
@@ -85,7 +114,10 @@ void profile_free(profile *p) {
 void atmos_free(atmos *a) {
     for (int i = 0; a->profiles != NULL && i < a->nprofile; i++)
         profile_free(&a->profiles[i]);
+    for (int i = 0; a->still != NULL && i < a->nprofile; i++)
+        profile_free(&a->still[i]);
     free(a->profiles);
+    free(a->still);
     free(a->tor_time);
     free(a->exposure_time);
     memset(a, 0, sizeof *a);

@@ -19,6 +19,7 @@ typedef struct {
 typedef struct {
     int nprofile;
     profile *profiles; /* increasing time */
+    profile *still;    /* [nprofile] the same without wind, where reconstructors need them */
     int ntor;
     double *tor_time; /* [ntor] [s], increasing */
     int nexposure;
@@ -28,6 +29,13 @@ typedef struct {
 /* The profile in force at a time: the last one that started (the first one before that). Borrowed.
  */
 const profile *atmos_profile_at(const atmos *a, double time);
+/* That of reconstructor k: without wind, which it does not know of, where sensors have delays of
+ * their own (elsewhere its wind does not matter). Borrowed. */
+const profile *atmos_tor_profile(const atmos *a, int k);
+/* A copy without wind; free with profile_free, also after a failure. MOAO_MEMORY. */
+status profile_still(const profile *p, profile *still);
+/* Make a->still. MOAO_MEMORY. */
+status atmos_make_still(atmos *a);
 /* Index of the ToR in force at exposure e: the last computed at or before its time. */
 int atmos_tor_of(const atmos *a, int e);
 /* The exposures of ToR k: *first <= e < *end. */

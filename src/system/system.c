@@ -150,3 +150,14 @@ double sys_lit_share(const sys *s, const sensor *o, int isub) {
     double R = 0.5 * o->nssp; /* in subapertures */
     return disc_in_square(R, x, y, 1) - disc_in_square(s->obs * R, x, y, 1);
 }
+
+double sys_delay_of(const sys *s, const sensor *o) {
+    return s->delay - o->late;
+}
+
+bool sys_has_own_delays(const sys *s) {
+    bool any = false;
+    for (int w = 0; w < s->nsensor; w++)
+        any = any || s->sensors[w].late != 0;
+    return any;
+}

@@ -61,8 +61,10 @@ typedef struct {
     double rot;      /* registration: rotation, counterclockwise [rad] */
     double shift[2]; /* registration: shift [m] */
     bool gradient;   /* slopes are mean gradients, else differences between two points */
-    bool whole;      /* not the pupil's part of subapertures counts: the truth sensor */
-    size_t first;    /* position of its first slope in the measurement vector */
+    double late;  /* what it measures is that much younger than what is as old as the loop's delay
+                     [s]; 0 but for a sensor with a delay of its own */
+    bool whole;   /* not the pupil's part of subapertures counts: the truth sensor */
+    size_t first; /* position of its first slope in the measurement vector */
     sensor_noise noise;
 } sensor;
 
@@ -125,6 +127,11 @@ double sys_zero_photons(const sensor_noise *n);
 /* Share of a subaperture (number among the valid ones) inside the annulus of the pupil, without
  * registration. */
 double sys_lit_share(const sys *s, const sensor *o, int isub);
+
+/* Delay of a sensor's measurements, from the middle of a frame [s]; whether any sensor's is not the
+ * loop's. */
+double sys_delay_of(const sys *s, const sensor *o);
+bool sys_has_own_delays(const sys *s);
 
 /* Slope index (0 <= k < m) -> sensor, axis (0 x, 1 y), subaperture number. */
 void sys_slope_at(const sys *s, size_t k, int *w, int *axis, int *isub);
