@@ -136,8 +136,8 @@ size_t psf_pairwise_count_of(const sys *s, const psf_opts *o);
  * borrowed until the next call; NULL: of none. Local. */
 void psf_use_pairwise(psf *p, const float *pairwise, const double *s);
 /* ln c of every wavelength, whatever its variance, from single pairs and the sums of the same
- * target: logs [psf_wavelengths][psf_sep_count]. Where psf_pairwise_count > 0; local. psf_use_logs: what
- * psf_compute makes from now on is of these (NULL: of the mean of D); borrowed. */
+ * target: logs [psf_wavelengths][psf_sep_count]. Where psf_pairwise_count > 0; local. psf_use_logs:
+ * what psf_compute makes from now on is of these (NULL: of the mean of D); borrowed. */
 void psf_logs(psf *p, const float *pairwise, const double *s, double *logs);
 void psf_use_logs(psf *p, const double *logs);
 /* A target's sums, those that all targets have in common, and its logs (where psf_pairwise_count >
