@@ -48,23 +48,23 @@ static void choose_dir(const cmdline *cl, char *out, size_t size) {
 }
 
 /* The machine of the options. */
-static machine_kind described(const comm *c, const cmdline *cl, const machine_room *room) {
+static machine_kind described(const comm *c, const cmdline *cl, const machine *m) {
     machine_kind k = {.nodes = cl->nodes,
                       .ranks = cl->ranks,
                       .cores = cl->cores > 0 ? cl->cores : c->threads * c->node_size,
                       .gpus = cl->gpus,
-                      .base = room->base};
-    k.memory = cl->memory > 0 ? cl->memory : (double)room->available * c->node_size;
+                      .base = m->base};
+    k.memory = cl->memory > 0 ? cl->memory : (double)m->available * c->node_size;
     k.rate = cl->gflops > 0 ? 1e9 * cl->gflops
              : cl->gpus > 0 ? MACHINE_GPU_RATE
-                            : room->rate / room->threads;
+                            : m->rate / m->threads;
     return k;
 }
 
 /* A node of many clusters, for a case that does not fit here. */
-static machine_kind usual(const machine_room *room) {
+static machine_kind usual(const machine *m) {
     return (machine_kind){
-        .cores = 64, .memory = 256e9, .base = room->base, .rate = room->rate / room->threads};
+        .cores = 64, .memory = 256e9, .base = m->base, .rate = m->rate / m->threads};
 }
 
 static bool gpu_is_here(void) {
@@ -75,68 +75,68 @@ static bool gpu_is_here(void) {
 }
 
 /* This machine: its GPUs, else as many ranks of its cores as suit the case. */
-static status plan_here(const comm *c, const setup *u, const plan_sizes *z, machine_room room,
-                        double limit, check_facts *f) {
-    const int wanted = u->par.compute_backend, cores = room.threads;
+static status plan_here(const comm *c, const request *q, const machine *m, double limit,
+                        check_facts *f) {
+    const int wanted = q->par->compute_backend, cores = m->threads;
     const bool alone = c->size == 1 && f->cl->ranks == 0;
     status st = MOAO_OK;
     if (wanted == BACKEND_GPU || (wanted == BACKEND_AUTO && gpu_is_here())) {
-        machine_kind k = {.nodes = 1, .gpus = room.nrank, .cores = cores * room.nrank};
-        k.memory = (double)room.available * room.nrank;
-        k.base = room.base;
+        machine_kind k = {.nodes = 1, .gpus = m->nrank, .cores = cores * m->nrank};
+        k.memory = (double)m->available * m->nrank;
+        k.base = m->base;
         k.rate = f->cl->gflops > 0 ? 1e9 * f->cl->gflops : MACHINE_GPU_RATE;
-        st = advise_nodes(u, z, &k, limit, &f->here);
+        st = advise_nodes(q, &k, limit, &f->here);
         if (st != MOAO_OK || wanted == BACKEND_GPU || f->here.fits)
             return st;
     }
-    const int threads = plan_threads(&u->s, cores);
+    const int threads = plan_threads(q->s, cores);
     if (alone && threads < cores) {
-        machine_room shared = room;
+        machine shared = *m;
         shared.nrank = cores / threads;
         shared.threads = threads;
-        shared.rate = room.rate * threads / cores;
-        shared.available = room.available / (size_t)shared.nrank;
-        shared.total = room.total / (size_t)shared.nrank;
-        st = advise_room(u, z, &shared, limit, &f->here);
+        shared.rate = m->rate * threads / cores;
+        shared.available = m->available / (size_t)shared.nrank;
+        shared.total = m->total / (size_t)shared.nrank;
+        st = advise_ranks(q, &shared, limit, &f->here);
         if (st != MOAO_OK || f->here.fits)
             return st;
     }
-    return advise_room(u, z, &room, limit, &f->here);
+    return advise_ranks(q, m, limit, &f->here);
 }
 
 /* Rank 0. */
-static status make_plans(const comm *c, const setup *u, const machine_room *room, check_facts *f) {
-    plan_sizes z = plan_find_sizes(&u->s, &u->a, &u->o);
+static status make_plans(const comm *c, const setup *u, const machine *m, check_facts *f) {
     const double limit = f->cl->limit > 0 ? f->cl->limit : ADVISE_LIMIT;
-    machine_kind k = f->described ? described(c, f->cl, room) : usual(room);
-    status st = plan_predict(&u->par, &u->s, &u->a, &u->o, &z);
+    machine_kind k = f->described ? described(c, f->cl, m) : usual(m);
+    f->q = request_init(u->par, &u->s, &u->a, &u->o);
+    status st = request_predict(&f->q);
     if (st == MOAO_OK && !f->described)
-        st = plan_here(c, u, &z, *room, limit, f);
+        st = plan_here(c, &f->q, m, limit, f);
     if (st == MOAO_OK && (f->described || (!f->here.fits && f->here.gpus == 0))) {
         f->elsewhere = true;
         f->node = k.memory;
         f->cores = k.cores;
-        st = advise_nodes(u, &z, &k, limit, &f->there);
+        st = advise_nodes(&f->q, &k, limit, &f->there);
     }
     f->asked = k.memory;
-    f->lacking = st == MOAO_OK && f->elsewhere && !f->there.fits && f->there.p.memory > 0;
-    f->need = (double)f->there.p.memory;
+    f->lacking = st == MOAO_OK && f->elsewhere && !f->there.fits && f->there.memory > 0;
+    f->need = (double)f->there.memory;
     if (f->lacking && k.nodes > 0) { /* more of them */
         k.nodes = 0;
-        st = advise_nodes(u, &z, &k, limit, &f->there);
+        st = advise_nodes(&f->q, &k, limit, &f->there);
     }
     if (st == MOAO_OK && f->lacking && !f->there.fits) {
         /* with as much memory on a node as one rank there needs at least */
-        k.memory = ceil(1.02e-9 * (double)f->there.p.memory) * 1e9 * (k.gpus > 0 ? k.gpus : 1);
+        k.memory = ceil(1.02e-9 * (double)f->there.memory) * 1e9 * (k.gpus > 0 ? k.gpus : 1);
         f->node = k.memory;
-        st = advise_nodes(u, &z, &k, limit, &f->there);
+        st = advise_nodes(&f->q, &k, limit, &f->there);
     }
     return st;
 }
 
 /* Rank 0. */
 static status print_effective(const setup *u) {
-    char *text = params_effective_text(&u->par);
+    char *text = params_effective_text(u->par);
     if (text == NULL)
         return status_fail(MOAO_MEMORY, "effective parameters: no memory");
     fputs(text, stdout);
@@ -155,14 +155,14 @@ static status check_all(const comm *c, const cmdline *cl, setup *u) {
     TRY(setup_init(c, cl, u));
     if (cl->effective)
         return comm_agree(c, c->rank == 0 ? print_effective(u) : MOAO_OK);
-    const double memory = !f.described && cl->memory > 0 ? cl->memory : u->par.compute_memory;
-    machine_room room = machine_measure(c, memory, f.measured ? plan_rate(&u->s) : MACHINE_NO_RATE);
+    const double memory = !f.described && cl->memory > 0 ? cl->memory : u->par->compute_memory;
+    machine m = machine_measure(c, memory, f.measured ? plan_rate(&u->s) : MACHINE_NO_RATE);
     if (cl->gflops > 0)
-        room.rate = 1e9 * cl->gflops * room.threads;
+        m.rate = 1e9 * cl->gflops * m.threads;
     if (cl->ranks > 0)
-        room.nrank = cl->ranks;
+        m.nrank = cl->ranks;
     if (c->rank == 0) {
-        TRY(make_plans(c, u, &room, &f));
+        TRY(make_plans(c, u, &m, &f));
         TRY(cl->json ? check_json(&f) : check_print(&f));
         fflush(stdout);
         machine_warn();

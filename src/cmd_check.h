@@ -7,6 +7,7 @@
 typedef struct {
     const setup *u;
     const cmdline *cl;
+    request q;
     const char *dir; /* for results, in the lines to type */
     bool described;  /* the machine by options: `there` only */
     bool measured;   /* dgemm, here */

@@ -93,9 +93,9 @@ static void print_budget(const params *par) {
 
 static void print_motion(const setup *u) {
     const double mas = 1e3 * ARCSEC_PER_RAD;
-    for (int i = 0; i < u->par.told.n; i++)
-        say(i == 0 ? "image motion" : "", "%s", u->par.told.v[i]);
-    if (u->par.told.n > 0)
+    for (int i = 0; i < u->par->told.n; i++)
+        say(i == 0 ? "image motion" : "", "%s", u->par->told.v[i]);
+    if (u->par->told.n > 0)
         say("", "with errors.jitter and errors.windshake %.4g x %.4g mas rms are left",
             u->o.jitter[0] * mas, u->o.jitter[1] * mas);
 }
@@ -124,7 +124,7 @@ static void print_sequence(const setup *u) {
         u->grid.pixel, u->o.crop, u->o.crop);
     for (int l = 0; l < u->o.nlambda && l < MOST_SENSORS; l++) {
         char label[48], band[96] = "";
-        params_image_label(&u->par, l, label, sizeof label);
+        params_image_label(u->par, l, label, sizeof label);
         if (u->o.width[l] > 0)
             snprintf(band, sizeof band, " (%.4g um wide around %.4g um, %d wavelengths)",
                      u->o.width[l] * 1e6, u->o.lambda[l] * 1e6, u->o.band_wavelengths);
@@ -133,39 +133,38 @@ static void print_sequence(const setup *u) {
     }
 }
 
-static void print_items(const plan *p) {
-    for (int i = 0; i < p->nitem; i++)
-        printf("%9.3f GB    %s\n", (double)p->item[i].bytes / 1e9, p->item[i].name);
+static void print_items(const plan *p, plan_memory where) {
+    for (int i = 0; i < p->memory[where].n; i++)
+        printf("%9.3f GB    %s\n", (double)p->memory[where].item[i].bytes / 1e9,
+               p->memory[where].item[i].name);
 }
 
 /* Memory of a GPU, for as many targets at a time as fit, and what its host must offer. */
 static void print_device(const advice *a, double memory) {
     const plan *p = &a->p;
-    const device_plan *d = &p->device;
-    const int n = p->chunk < d->fits ? p->chunk : d->fits;
-    if (d->fits == 0) {
+    const int n = p->chunk < p->fits ? p->chunk : p->fits;
+    if (p->fits == 0) {
         say("GPU", "%.3f GB are needed for one target, %.3f GB given (compute.gpu_memory)",
-            (double)device_plan_bytes(d, 1) / 1e9, memory / 1e9);
+            (double)plan_device_bytes(p, 1) / 1e9, memory / 1e9);
         return;
     }
     say("GPU", "%.3f GB of %.3f GB, with W of %d target%s; %d would fit",
-        (double)device_plan_bytes(d, n) / 1e9, memory / 1e9, n, text_plural(n), d->fits);
-    for (int i = 0; i < d->nitem; i++)
-        printf("%9.3f GB    %s\n", (double)d->item[i].bytes / 1e9, d->item[i].name);
-    printf("%9.3f GB    %s, times %d\n", (double)d->target / 1e9, d->per_target, n);
-    if (device_plan_bytes(d, n) > d->fixed + (size_t)n * d->target)
+        (double)plan_device_bytes(p, n) / 1e9, memory / 1e9, n, text_plural(n), p->fits);
+    print_items(p, PLAN_DEVICE);
+    printf("%9.3f GB    %s, times %d\n", (double)p->target / 1e9, p->per_target, n);
+    if (plan_device_bytes(p, n) > p->fixed + (size_t)n * p->target)
         printf("%9.3f GB    more, for the factor of Cmm0 before them\n",
-               (double)(device_plan_bytes(d, n) - d->fixed - (size_t)n * d->target) / 1e9);
-    say("GPU's host", "%.3f GB for each rank", (double)p->memory / 1e9);
-    print_items(p);
+               (double)(plan_device_bytes(p, n) - p->fixed - (size_t)n * p->target) / 1e9);
+    say("GPU's host", "%.3f GB for each rank", (double)a->memory / 1e9);
+    print_items(p, PLAN_HOST);
     if (!a->fits)
-        say("", "not here: %.3f GB are available", (double)a->room.available / 1e9);
+        say("", "not here: %.3f GB are available", (double)a->m.available / 1e9);
 }
 
 /* What is predicted of a compressed factor. */
 static void print_ranks(const plan *p) {
-    const tlr_prediction *r = &p->ranks;
-    if (r->tile == 0)
+    const tlr_prediction *r = p->ranks;
+    if (r == NULL)
         return;
     const double nt = r->tiles;
     say("compressed",
@@ -189,19 +188,16 @@ static void print_plan(const check_facts *f, const advice *a) {
     if (p->group_size > 0) /* else not even one target fits */
         snprintf(group, sizeof group, "; %d rank%s a target", p->group_size,
                  text_plural(p->group_size));
-    say("ranks", "%d of %d thread%s; Cmm on a grid of %d x %d%s", a->room.nrank, a->room.threads,
-        text_plural(a->room.threads), p->nprow, p->npcol, group);
+    say("ranks", "%d of %d thread%s; Cmm on a grid of %d x %d%s", a->m.nrank, a->m.threads,
+        text_plural(a->m.threads), p->grid[0], p->grid[1], group);
     if (a->gpus > 0) {
-        print_device(a, f->u->par.compute_gpu_memory);
+        print_device(a, f->u->par->compute_gpu_memory);
     } else {
-        say("memory", "%.3f GB on the fullest rank", (double)p->memory / 1e9);
-        print_items(p);
-        for (int i = 0; i < p->device.nitem; i++)
-            printf("%9.3f GB    %s\n", (double)p->device.item[i].bytes / 1e9,
-                   p->device.item[i].name);
-        if (p->device.nitem > 0)
-            printf("%9.3f GB    %s, times %d\n", (double)p->device.target / 1e9,
-                   p->device.per_target, p->chunk);
+        say("memory", "%.3f GB on the fullest rank", (double)a->memory / 1e9);
+        print_items(p, PLAN_HOST);
+        print_items(p, PLAN_DEVICE);
+        if (p->devices)
+            printf("%9.3f GB    %s, times %d\n", (double)p->target / 1e9, p->per_target, p->chunk);
     }
     print_ranks(p);
     if (!a->fits)
@@ -219,7 +215,7 @@ static void print_plan(const check_facts *f, const advice *a) {
              : a->gpus > 0     ? "of an H200"
              : f->measured     ? "measured here"
                                : "assumed",
-             a->room.rate / 1e9, a->step < 1 ? "within " : "every ");
+             a->m.rate / 1e9, a->step < 1 ? "within " : "every ");
     if (a->step < 1)
         text_add(&t, "1 s");
     else
@@ -235,9 +231,9 @@ static const advice *chosen(const check_facts *f) {
 
 /* "0.49 GB of 16.2 GB a rank, about 41 s, in one job" */
 static void add_course(text *t, const advice *a) {
-    add_memory(t, (double)a->p.memory);
+    add_memory(t, (double)a->memory);
     text_add(t, " of ");
-    add_memory(t, (double)a->room.available);
+    add_memory(t, (double)a->m.available);
     text_add(t, " a rank, about ");
     text_add_time(t, a->p.time.total);
     if (a->jobs > 1) {
@@ -254,17 +250,17 @@ static void add_course(text *t, const advice *a) {
 }
 
 static void add_lack(text *t, const advice *a) {
-    const device_plan *d = &a->p.device;
-    if (a->gpus > 0 && d->fits == 0) {
+    const plan *p = &a->p;
+    if (a->gpus > 0 && p->fits == 0) {
         text_add(t, "one target at a time needs ");
-        add_memory(t, (double)device_plan_bytes(d, 1));
+        add_memory(t, (double)plan_device_bytes(p, 1));
         text_add(t, " of a GPU (compute.gpu_memory), even with the factor in the host's memory");
         return;
     }
     text_add(t, "a rank needs ");
-    add_memory(t, (double)a->p.memory);
+    add_memory(t, (double)a->memory);
     text_add(t, a->gpus > 0 ? " of its host's memory, " : " for one target at a time, ");
-    add_memory(t, (double)a->room.available);
+    add_memory(t, (double)a->m.available);
     text_add(t, " are available");
 }
 
@@ -320,8 +316,8 @@ static void add_command(const check_facts *f, text *t) {
     advise_program(program, sizeof program);
     advise_word(t, program);
     text_add(t, " run");
-    if (f->here.room.nrank > 1)
-        text_add(t, " -n %d", f->here.room.nrank);
+    if (f->here.m.nrank > 1)
+        text_add(t, " -n %d", f->here.m.nrank);
     for (int i = 0; i < cl->nfile + cl->noverride; i++) {
         text_add(t, " ");
         advise_word(t, i < cl->nfile ? cl->files[i] : cl->overrides[i - cl->nfile]);
@@ -375,7 +371,7 @@ status check_print(const check_facts *f) {
     print_sensors(&f->u->s);
     print_noise(&f->u->s, atmos_profile_at(&f->u->a, f->u->a.exposure_time[0]));
     print_sequence(f->u);
-    print_budget(&f->u->par);
+    print_budget(f->u->par);
     print_motion(f->u);
     print_map(&f->u->map);
     if (f->elsewhere && !f->described) {
@@ -412,20 +408,19 @@ static void write_plan(json *j, const char *key, const advice *a) {
     if (a->nodes > 0)
         json_integer(j, "nodes", a->nodes);
     json_integer(j, "gpus_per_node", a->gpus);
-    json_integer(j, "ranks", a->room.nrank);
-    json_integer(j, "threads", a->room.threads);
-    json_number(j, "rank_memory_bytes", (double)p->memory);
-    json_number(j, "rank_available_bytes", (double)a->room.available);
+    json_integer(j, "ranks", a->m.nrank);
+    json_integer(j, "threads", a->m.threads);
+    json_number(j, "rank_memory_bytes", (double)a->memory);
+    json_number(j, "rank_available_bytes", (double)a->m.available);
     if (a->gpus > 0)
-        json_number(j, "gpu_memory_bytes",
-                    (double)device_plan_bytes(&p->device, p->chunk > 0 && p->chunk < p->device.fits
-                                                              ? p->chunk
-                                                              : p->device.fits));
+        json_number(
+            j, "gpu_memory_bytes",
+            (double)plan_device_bytes(p, p->chunk > 0 && p->chunk < p->fits ? p->chunk : p->fits));
     json_number(j, "flop", total);
     json_number(j, "output_bytes", p->output);
     if (a->fits) {
         json_integer(j, "targets_at_a_time", p->chunk);
-        json_number(j, "rank_gflops", a->room.rate / 1e9);
+        json_number(j, "rank_gflops", a->m.rate / 1e9);
         json_number(j, "seconds", p->time.total);
         json_number(j, "checkpoint_seconds", a->step);
         json_number(j, "job_limit_seconds", a->limit);
@@ -436,7 +431,7 @@ static void write_plan(json *j, const char *key, const advice *a) {
 
 /* What is predicted of a compressed factor. */
 static void write_ranks(json *j, const tlr_prediction *r) {
-    if (r->tile == 0)
+    if (r == NULL)
         return;
     json_object(j, "compression");
     json_integer(j, "tile", r->tile);
@@ -512,7 +507,7 @@ status check_json(const check_facts *f) {
         write_plan(&j, "here", &f->here);
     if (f->elsewhere)
         write_plan(&j, f->described ? "machine" : "elsewhere", &f->there);
-    write_ranks(&j, &chosen(f)->p.ranks);
+    write_ranks(&j, chosen(f)->p.ranks);
     json_bool(&j, "fits", f->described ? f->there.fits && !f->lacking : f->here.fits);
     add_verdict(f, &verdict);
     json_string(&j, "verdict", verdict.s != NULL ? verdict.s : "");

@@ -128,8 +128,8 @@ static void warm_up_mpi(const comm *c) {
 /* What libraries take when they are used for the first time, after that [bytes]. */
 #define LATER ((size_t)5 << 20)
 
-machine_room machine_measure(const comm *c, double limit, machine_rate measure) {
-    machine_room r = {.nrank = c->size, .nnode = c->nnode, .threads = c->threads};
+machine machine_measure(const comm *c, double limit, machine_rate measure) {
+    machine r = {.nrank = c->size, .nnode = c->nnode, .threads = c->threads};
     if (measure != MACHINE_NO_RATE)
         r.rate = measure == MACHINE_RATE ? dgemm_rate(c, 1024, 0.3) : dgemm_rate(c, 384, 0.02);
     warm_up_mpi(c);

@@ -3,6 +3,7 @@
 #define MOAO_MACHINE_H
 
 #include "comm.h"
+#include "moao/backend.h"
 #include <stddef.h>
 
 /* Start the program anew where the libraries, which read their variables as they are loaded, need
@@ -24,23 +25,32 @@ void machine_warn(void);
 size_t machine_memory_now(void);
 size_t machine_memory_peak(void);
 
-/* What the ranks of a run may use, for its plan. */
+/* What a run has to compute with: its ranks, and their devices. */
 typedef struct {
     int nrank, nnode, threads; /* threads of a rank */
     double rate;               /* dgemm of a rank while all compute [flop/s] */
     size_t available;          /* bytes that a rank may use in all, as much as is free now, */
     size_t total;              /* and where nothing else runs: what formats are chosen by */
-    size_t base; /* bytes the program and its libraries take before any array is allocated */
-    size_t peak; /* bytes at the peak so far */
-    bool host;   /* devices are the ranks themselves: this is their memory */
-} machine_room;
+    size_t base;        /* bytes the program and its libraries take before any array is allocated */
+    size_t peak;        /* bytes at the peak so far */
+    bool devices;       /* each rank has one; else all work on the same panels */
+    bool host;          /* devices are the ranks' processors: this is their memory, */
+    bool own;           /* as there is no GPU, for a form that asks for devices */
+    const backend *be;  /* of the devices; NULL: the machine is another one, or has none */
+    int sharing;        /* ranks of a node on one device, at most */
+    double device_free; /* bytes free on the fullest device, */
+    double device_memory; /* and that the smallest one has */
+    double device_rate;   /* dgemm of one, 0: a guess [flop/s] */
+    char text[320];       /* the device of this rank; without one: what is missing, "" when the user
+                             wanted none */
+} machine;
 
-/* Collective. Measures this machine; limit: bytes that a rank may use, 0: 85 % of its share of the
- * node's free memory, or of what its own limits (ulimit) leave. The least available and the most in
- * use of all ranks. measure: dgemm's rate, in a third of a second, or, for what takes less itself,
- * in a fiftieth. */
+/* Collective. Measures the ranks and their host, without devices (job/device.h); limit: bytes that
+ * a rank may use, 0: 85 % of its share of the node's free memory, or of what its own limits
+ * (ulimit) leave. The least available and the most in use of all ranks. measure: dgemm's rate, in a
+ * third of a second, or, for what takes less itself, in a fiftieth. */
 typedef enum { MACHINE_NO_RATE, MACHINE_QUICK_RATE, MACHINE_RATE } machine_rate;
-machine_room machine_measure(const comm *c, double limit, machine_rate measure);
+machine machine_measure(const comm *c, double limit, machine_rate measure);
 
 /* Versions of the libraries in use. Local; MPI need not be initialised. */
 typedef struct {

@@ -2,15 +2,15 @@
 
 #include <stdlib.h>
 
-static void bytes(const linop_case *z, linop_bytes *b) {
-    const size_t m = z->s->m, d = sizeof(double);
-    linop_add(b, "factor of Cmm0, and Cmm of an exposure", m * m * d);
+static void bytes(const sys *s, plan *p) {
+    const size_t m = s->m, d = sizeof(double);
+    plan_add(p, "factor of Cmm0, and Cmm of an exposure", m * m * d);
 }
 
-static status take_memory(dense_factor *o, const linop_setup *u) {
+static status take_memory(dense_factor *o, const plan *p) {
     engine *e = o->base.e;
     const int64_t m = e->m;
-    const size_t trsm = e->be->workspace(BACKEND_TRSM, BACKEND_D, u->size.rows, m);
+    const size_t trsm = e->be->workspace(BACKEND_TRSM, BACKEND_D, p->rows, m);
     const size_t factor = cholesky_work(&o->f), count = (size_t)cholesky_strips(&o->f);
     status st;
     TRY(engine_doubles(e, m * m, "the factor of Cmm", &o->a));
@@ -30,18 +30,19 @@ static void dense_close(factor *base) {
     free(o);
 }
 
-static status dense_open(engine *e, const linop_setup *u, factor **out) {
+static status dense_open(engine *e, const plan *p, const double *proj, factor **out) {
     dense_factor *o = NULL;
+    (void)proj;
     status st = ALLOC(o, 1, "dense factor");
     if (st == MOAO_OK) {
         o->base = (factor){.kind = &factor_dense, .e = e};
         o->group.size = 1;
         o->f = (cholesky){.e = e, .group = &o->group};
         cholesky_widths(&o->f, e->width);
-        st = take_memory(o, u);
+        st = take_memory(o, p);
     }
     TRY(comm_agree(e->c, st));
-    TRY(cholesky_join(&o->f, u->sharing == 1, u->say));
+    TRY(cholesky_join(&o->f, p->sharing == 1, !p->quiet));
 done:
     if (st != MOAO_OK) {
         dense_close(&o->base);

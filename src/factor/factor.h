@@ -10,7 +10,7 @@
 #ifndef MOAO_FACTOR_H
 #define MOAO_FACTOR_H
 
-#include "engine/sizes.h"
+#include "engine/plan.h"
 
 /* How accurate W is, where that is not up to rounding. A run keeps these numbers, so that a resumed
  * one computes the same. level: the larger, the more accurate; one of kind->levels, or, where the
@@ -50,13 +50,13 @@ typedef struct factor_kind {
     bool lends_panel; /* `panel` of the factor is set */
     int levels;       /* of accuracy of W that differ in the solve, 0: none */
 
-    /* The plan's. Adds items. */
-    void (*bytes)(const linop_case *z, linop_bytes *b);
+    /* Adds items of memory to a plan (plan_add). */
+    void (*bytes)(const sys *s, plan *p);
     /* NULL, or bytes of the host's memory, where `targets` of v rows fit into the device's. */
     size_t (*host)(size_t m, size_t v, size_t width, int targets);
 
-    /* Collective. Takes memory; e and u->proj stay until close. */
-    status (*open)(engine *e, const linop_setup *u, factor **f);
+    /* Collective. Takes memory; e and proj, P on the device (rows x t), stay until close. */
+    status (*open)(engine *e, const plan *p, const double *proj, factor **f);
     void (*close)(factor *f); /* NULL is fine */
 
     /* NULL: nothing. Memory of n targets (W, Y), which a factor can use while no W is alive,

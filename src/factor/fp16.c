@@ -52,31 +52,31 @@ int64_t fp16_place(int64_t m) {
     return engine_aligned((int64_t)(fp16_factor_bytes(m, &o) / sizeof(double)) + 1);
 }
 
-static void bytes_of(const linop_case *c, bool passing, linop_bytes *b) {
-    const size_t m = c->s->m, t = sys_fit_rows(c->s), v = (size_t)c->rows, w = c->width;
-    const size_t h = sizeof(backend_f16), d = sizeof(double), v8 = (size_t)fp16_rows(c->rows);
-    const fp16_factor_options o = fp16_factor_defaults((int64_t)m, c->rows, 0);
+static void bytes_of(const sys *s, bool passing, plan *p) {
+    const size_t m = s->m, t = sys_fit_rows(s), v = (size_t)p->rows, w = p->width;
+    const size_t h = sizeof(backend_f16), d = sizeof(double), v8 = (size_t)fp16_rows(p->rows);
+    const fp16_factor_options o = fp16_factor_defaults((int64_t)m, p->rows, 0);
     const size_t n = v < SAMPLE ? v : SAMPLE, tile = (size_t)o.tile;
     const size_t place = (size_t)fp16_place((int64_t)m) * d;
     const size_t sampling = (3 * n * m + n * (v + t) + t * w + m * (size_t)o.panel) * d + WORK;
-    linop_add(b, "factor of Cmm0 in split FP16, and inverses", place + (2 * m + 2 * v8) * tile * h);
-    linop_add(b, "tables of covariances of its sample", matcov_target_bytes(c->s, c->nlayer));
-    b->least = sampling;
+    plan_add(p, "factor of Cmm0 in split FP16, and inverses", place + (2 * m + 2 * v8) * tile * h);
+    plan_add(p, "tables of covariances of its sample", matcov_target_bytes(s, p->nlayer));
+    p->least = sampling;
     if (passing) {
-        linop_add(b, "pieces of the factor", 2 * m * w * d);
+        plan_add(p, "pieces of the factor", 2 * m * w * d);
         const size_t panels = 2 * w * m * d; /* the least that it is made by */
-        b->least = panels > sampling ? panels : sampling;
+        p->least = panels > sampling ? panels : sampling;
     } else {
-        b->least = m * m * d + sampling > place ? m * m * d + sampling - place : 0;
+        p->least = m * m * d + sampling > place ? m * m * d + sampling - place : 0;
     }
 }
 
-static void bytes(const linop_case *c, linop_bytes *b) {
-    bytes_of(c, false, b);
+static void bytes(const sys *s, plan *p) {
+    bytes_of(s, false, p);
 }
 
-static void bytes_host(const linop_case *c, linop_bytes *b) {
-    bytes_of(c, true, b);
+static void bytes_host(const sys *s, plan *p) {
+    bytes_of(s, true, p);
 }
 
 static size_t host_bytes(size_t m, size_t v, size_t width, int targets) {
@@ -154,28 +154,29 @@ static void split_close(factor *base) {
     free(x);
 }
 
-static status open_kind(engine *e, const linop_setup *u, const factor_kind *kind, factor **out) {
+static status open_kind(engine *e, const plan *p, const double *proj, const factor_kind *kind,
+                        factor **out) {
     split_factor *x = NULL;
     status st = comm_agree(e->c, ALLOC(x, 1, "factor in FP16"));
     if (st != MOAO_OK)
         goto done;
     *x = (split_factor){.base = {.kind = kind, .e = e},
-                        .v = u->size.rows,
-                        .proj = u->proj,
-                        .sample = u->size.rows < SAMPLE ? u->size.rows : SAMPLE};
-    memcpy(x->direction, u->sample, sizeof x->direction);
+                        .v = p->rows,
+                        .proj = proj,
+                        .sample = p->rows < SAMPLE ? p->rows : SAMPLE};
+    memcpy(x->direction, e->s->targets[p->sample], sizeof x->direction);
     x->group.size = 1;
     x->made = (cholesky){.e = e, .group = &x->group};
     cholesky_widths(&x->made, e->width);
     if (kind == &factor_fp16_host) {
-        linop_setup of = *u;
-        of.most = fp16_host_targets(u->most);
-        of.planned = fp16_host_targets(u->planned);
-        TRY(factor_host.open(e, &of, &x->passing));
+        plan of = *p;
+        of.most = fp16_host_targets(p->most);
+        of.fits = fp16_host_targets(p->fits);
+        TRY(factor_host.open(e, &of, proj, &x->passing));
     }
     TRY(comm_agree(e->c, take_memory(x)));
     if (x->passing == NULL)
-        TRY(cholesky_join(&x->made, u->sharing == 1, u->say));
+        TRY(cholesky_join(&x->made, p->sharing == 1, !p->quiet));
 done:
     if (st != MOAO_OK) {
         split_close((factor *)x);
@@ -185,12 +186,12 @@ done:
     return st;
 }
 
-static status split_open(engine *e, const linop_setup *u, factor **out) {
-    return open_kind(e, u, &factor_fp16, out);
+static status split_open(engine *e, const plan *p, const double *proj, factor **out) {
+    return open_kind(e, p, proj, &factor_fp16, out);
 }
 
-static status split_open_host(engine *e, const linop_setup *u, factor **out) {
-    return open_kind(e, u, &factor_fp16_host, out);
+static status split_open_host(engine *e, const plan *p, const double *proj, factor **out) {
+    return open_kind(e, p, proj, &factor_fp16_host, out);
 }
 
 /* --- the factor */

@@ -43,11 +43,11 @@ size_t host_factor_bytes(size_t m, size_t factor_width) {
 
 /* Two slices of the factor in turn, one of which serves the exposures. Two of its panels are made
  * in the room of W; where that is less than a slice is wide, there must be more. */
-static void bytes(const linop_case *z, linop_bytes *b) {
-    const size_t m = z->s->m, v = (size_t)z->rows, d = sizeof(double);
-    linop_add(b, "pieces of the factor, of Cmm of an exposure", 2 * m * z->width * d);
-    if (2 * z->width > v)
-        linop_add(b, "panels of the factor, beyond the room of W", (2 * z->width - v) * m * d);
+static void bytes(const sys *s, plan *p) {
+    const size_t m = s->m, v = (size_t)p->rows, d = sizeof(double);
+    plan_add(p, "pieces of the factor, of Cmm of an exposure", 2 * m * p->width * d);
+    if (2 * p->width > v)
+        plan_add(p, "panels of the factor, beyond the room of W", (2 * p->width - v) * m * d);
 }
 
 static size_t host_bytes(size_t m, size_t v, size_t width, int targets) {
@@ -328,14 +328,13 @@ static void streamed_close(factor *base) {
     free(o);
 }
 
-static status streamed_open(engine *e, const linop_setup *u, factor **out) {
+static status streamed_open(engine *e, const plan *p, const double *proj, factor **out) {
     streamed *o = NULL;
     status st;
+    (void)proj;
     TRY(ALLOC(o, 1, "factor in the host's memory"));
-    *o = (streamed){.base = {.kind = &factor_host, .e = e},
-                    .v = u->size.rows,
-                    .most = u->most,
-                    .planned = u->planned};
+    *o = (streamed){
+        .base = {.kind = &factor_host, .e = e}, .v = p->rows, .most = p->most, .planned = p->fits};
     TRY(e->be->open(e->device, NULL, &o->in));
     TRY(e->be->open(e->device, NULL, &o->out));
     for (int i = 0; i < 2; i++)

@@ -3,7 +3,7 @@
 #ifndef MOAO_PANELS_H
 #define MOAO_PANELS_H
 
-#include "engine/sizes.h"
+#include "engine/plan.h"
 
 /* Local. X L' = W from the left to the right: the panel's columns of W, then what they give to
  * those after. */

@@ -13,15 +13,15 @@ typedef struct {
     bcmat l;
 } distributed;
 
-static size_t panel_count(const linop_case *z) {
-    const size_t all = z->s->m * z->width,
-                 work = bcmat_panel_work((int)z->s->m, z->block, z->grid[0], z->grid[1], z->width);
+static size_t panel_count(size_t m, const plan *p) {
+    const size_t all = m * p->width,
+                 work = bcmat_panel_work((int)m, p->block, p->grid[0], p->grid[1], p->width);
     return work > all ? work : all;
 }
 
-static void bytes(const linop_case *z, linop_bytes *b) {
-    linop_add(b, "Cmm and its factor", bcmat_bytes((int)z->s->m, z->block, z->grid[0], z->grid[1]));
-    linop_add(b, "panels of the factor", panel_count(z) * sizeof(double));
+static void bytes(const sys *s, plan *p) {
+    plan_add(p, "Cmm and its factor", bcmat_bytes((int)s->m, p->block, p->grid[0], p->grid[1]));
+    plan_add(p, "panels of the factor", panel_count(s->m, p) * sizeof(double));
 }
 
 static void distributed_close(factor *base) {
@@ -33,16 +33,17 @@ static void distributed_close(factor *base) {
     free(o);
 }
 
-static status distributed_open(engine *e, const linop_setup *u, factor **out) {
+static status distributed_open(engine *e, const plan *p, const double *proj, factor **out) {
     distributed *o = NULL;
+    (void)proj;
     status st = ALLOC(o, 1, "distributed factor");
     if (st == MOAO_OK) {
         o->base = (factor){.kind = &factor_distributed, .e = e};
-        st = engine_doubles(e, (int64_t)panel_count(&u->size), "panels of the covariance matrix",
-                            &o->base.panel);
+        st = engine_doubles(e, (int64_t)panel_count((size_t)e->m, p),
+                            "panels of the covariance matrix", &o->base.panel);
     }
     TRY(comm_agree(e->c, st));
-    TRY(bcmat_init(e->c, (int)e->m, u->size.block, u->size.grid[0], u->size.grid[1], &o->l));
+    TRY(bcmat_init(e->c, (int)e->m, p->block, p->grid[0], p->grid[1], &o->l));
 done:
     if (st != MOAO_OK) {
         distributed_close(&o->base);

@@ -43,23 +43,23 @@ typedef struct {
     tlr_refine fine; /* of products that need a refined W */
 } compressed;
 
-/* How much compression saves is predicted (linop_case), or half of the triangle. */
-static void bytes(const linop_case *z, linop_bytes *b) {
-    const size_t m = z->s->m, v = (size_t)z->rows, d = sizeof(double);
-    const int64_t tile = tlr_cmm_tile((int64_t)m, z->tile);
+/* How much compression saves is predicted (engine/plan.h), or half of the triangle. */
+static void bytes(const sys *s, plan *p) {
+    const size_t m = s->m, v = (size_t)p->rows, d = sizeof(double);
+    const int64_t tile = p->tile;
     const size_t bcol = (size_t)tlr_cmm_width(tile), wide = bcol < m ? bcol : m;
-    double factor = z->compressed > 0 ? z->compressed : (double)(m * m / 4 * d);
-    if (z->members > 1) /* the blocks on the diagonal are replicated */
-        factor = factor / z->members + (double)(m * wide * d);
-    linop_add(b, "compressed factor of Cmm0", (size_t)factor + m * wide / 4 * d);
+    double factor = p->compressed > 0 ? p->compressed : (double)(m * m / 4 * d);
+    if (p->members > 1) /* the blocks on the diagonal are replicated */
+        factor = factor / p->members + (double)(m * wide * d);
+    plan_add(p, "compressed factor of Cmm0", (size_t)factor + m * wide / 4 * d);
     /* on a device the next block column is there too, and more of intermediate products, which take
      * what they get; where several ranks make it, messages take less than what each has not to
      * compress */
-    const size_t columns = m * wide * d, most = (size_t)(z->host ? 3 : 5) << 30;
-    const size_t products = z->host && 4 * columns < most ? 4 * columns : most;
-    linop_add(b, "what it is made in", (z->host ? 3 : 4) * columns + products);
-    linop_add(b, "panel of Cmm0 or of Cmm of an exposure", m * z->width * d);
-    linop_add(b, "W in the order of tiles, a residual", 2 * v * m * d);
+    const size_t columns = m * wide * d, most = (size_t)(p->host ? 3 : 5) << 30;
+    const size_t products = p->host && 4 * columns < most ? 4 * columns : most;
+    plan_add(p, "what it is made in", (p->host ? 3 : 4) * columns + products);
+    plan_add(p, "panel of Cmm0 or of Cmm of an exposure", m * p->width * d);
+    plan_add(p, "W in the order of tiles, a residual", 2 * v * m * d);
 }
 
 static void compressed_close(factor *base) {
@@ -79,16 +79,17 @@ static void compressed_close(factor *base) {
     free(o);
 }
 
-static status compressed_open(engine *e, const linop_setup *u, factor **out) {
+static status compressed_open(engine *e, const plan *p, const double *proj, factor **out) {
     compressed *o = NULL;
     status st = ALLOC(o, 1, "compressed factor");
+    (void)proj;
     if (st == MOAO_OK) {
         o->base = (factor){.kind = &factor_tlr, .e = e};
-        o->v = u->size.rows;
-        o->say = u->say && e->c->rank == 0;
-        o->tile = tlr_cmm_tile(e->m, u->size.tile);
-        o->fp16 = u->size.fp16;
-        o->distributed = u->size.members > 0;
+        o->v = p->rows;
+        o->say = !p->quiet && e->c->rank == 0;
+        o->tile = p->tile;
+        o->fp16 = p->fp16;
+        o->distributed = p->members > 0;
         o->base.accuracy.level = FACTOR_LEVEL;
         st = tlr_cmm_open(e, o->tile, &o->cmm);
     }
@@ -97,7 +98,7 @@ static status compressed_open(engine *e, const linop_setup *u, factor **out) {
     if (st == MOAO_OK)
         st = engine_doubles(e, tlr_refine_doubles(o->v, e->m), "W in the order of tiles", &o->x);
     TRY(comm_agree(e->c, st));
-    TRY(tlr_group_open(e, u->sharing == 1, u->say, &o->group));
+    TRY(tlr_group_open(e, p->sharing == 1, !p->quiet, &o->group));
     o->cmm.group = &o->group;
 done:
     if (st != MOAO_OK) {

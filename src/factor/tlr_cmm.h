@@ -44,7 +44,7 @@ bool tlr_cmm_own_rows(const tlr_cmm *c);
 status tlr_cmm_noise(matcov *mc, int64_t m, double *least);
 
 /* What a sample of tiles of Cmm of profile p says, on the CPU, in about a second. */
-typedef struct {
+typedef struct tlr_prediction {
     int tile;                  /* order of the largest one */
     double noise;              /* least of a slope [arcsec^2] */
     double tau;                /* tolerance [arcsec^2], */

@@ -53,7 +53,7 @@ status accuracy_init(const setup *u, accuracy *a) {
     for (int e = 0; e < a->n; e++)
         a->difference[e] = NAN;
     for (int k = 0; k < a->ntor; k++)
-        TRY(choose_samples(&u->a, k, u->par.compute_mixed_samples, a));
+        TRY(choose_samples(&u->a, k, u->par->compute_mixed_samples, a));
     for (int t = 0; t < u->s.ntarget; t++) {
         const double r = hypot(u->s.targets[t][0], u->s.targets[t][1]);
         if (r > far) {
@@ -258,9 +258,9 @@ done:
 /* The first guess: as the reconstructor before, looser where that was much better than asked. */
 static factor_accuracy guess(const run *r, int k) {
     const struct accuracy_of *before = r->acc.of + (k > 0 ? k - 1 : 0);
-    const bool looser = before->difference < r->u.par.compute_tlr_strehl / LOOSER;
+    const bool looser = before->difference < r->u.par->compute_tlr_strehl / LOOSER;
     if (!before->known)
-        return (factor_accuracy){.level = plan_first_level(&r->u.par)};
+        return (factor_accuracy){.level = request_level(r->u.par)};
     return (factor_accuracy){.level = before->w.level - (looser ? FACTOR_OCTAVE : 0)};
 }
 
@@ -305,7 +305,7 @@ static status write_ranks(const run *r, int k, const report_compression *to) {
     factor_ranks of = {0};
     char name[48];
     status st;
-    if (!r->u.par.output_ranks || op->factor->ranks == NULL)
+    if (!r->u.par->output_ranks || op->factor->ranks == NULL)
         return MOAO_OK;
     snprintf(name, sizeof name, "Ranks_tor%d", k);
     TRY(op->factor->ranks(op->f, &of));
@@ -341,7 +341,7 @@ static status record_factor(run *r, int k, int restarts) {
 }
 
 status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
-    const double limit = r->u.par.compute_tlr_strehl;
+    const double limit = r->u.par->compute_tlr_strehl;
     struct accuracy_of *of = &r->acc.of[k];
     linop *op = r->seq.t.op;
     linop_step again = LINOP_FACTOR;

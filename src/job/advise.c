@@ -1,7 +1,5 @@
 #include "job/advise.h"
 
-#include "factor/tlr_group.h"
-
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,114 +15,103 @@
 
 /* Times of jobs that follow from the plan. */
 static void find_jobs(double limit, advice *a) {
-    const plan_time *t = &a->p.time;
-    const double chunk = a->p.chunk;
-    a->step = t->common + t->exposure * chunk;
-    a->first = t->start + t->tor + t->solve * chunk + a->step;
+    const plan *p = &a->p;
+    const double chunk = p->chunk;
+    a->step = p->time.common + p->time.exposure * chunk;
+    a->first = p->time.start + p->time.tor + p->time.solve * chunk + a->step;
     a->notice = (int)fmin(120 + 2 * ceil(a->step), MOST_NOTICE);
     a->limit = limit;
     /* half as much again for what the estimate misses */
-    if (1.5 * t->total + 300 <= limit) {
-        a->limit = ceil((1.5 * t->total + 300) / 60) * 60;
+    if (1.5 * p->time.total + 300 <= limit) {
+        a->limit = ceil((1.5 * p->time.total + 300) / 60) * 60;
         a->jobs = 1;
     } else if (a->first + a->notice < limit) {
-        double jobs = ceil(1.5 * t->total / (limit - a->notice - (a->first - a->step)));
+        double jobs = ceil(1.5 * p->time.total / (limit - a->notice - (a->first - a->step)));
         a->jobs = jobs > INT_MAX / 2 ? INT_MAX / 2 : (int)fmax(jobs, 2);
     } else {
         a->jobs = 0;
     }
 }
 
-/* The plan for a room, on GPUs where a->gpus is given. */
-static status make_plan(const setup *u, const plan_sizes *z, double rate, double limit, advice *a) {
-    const params *par = &u->par;
-    const int chunk = par->compute_targets_per_chunk;
+/* The plan for a->m. */
+static status make_plan(const request *q, double limit, advice *a) {
+    machine *m = &a->m;
     status st;
-    a->p.memory = 0;
-    if (a->gpus > 0) {
-        const device_room gpu = {.bytes = par->compute_gpu_memory};
-        st = plan_make_device(par, &u->s, &u->a, &u->o, &a->room, z, chunk, gpu, &a->p);
-        /* the GPUs of a node make a factor together, each node for itself */
-        const int nodes = a->room.nrank / a->gpus;
-        a->p.flops[STAGE_FACTOR] *= a->p.pair->factor->compressed
-                                        ? tlr_group_factors(false, true, a->room.nrank, nodes)
-                                        : (double)a->room.nrank / a->gpus;
-    } else if (plan_own_device(par, z, a->room.nrank)) {
-        const double all = (double)a->room.available; /* each rank is its own device */
-        const device_room own = {.bytes = all, .machine = (double)a->room.total, .host = true};
-        a->room.host = true;
-        st = plan_make_device(par, &u->s, &u->a, &u->o, &a->room, z, chunk, own, &a->p);
-        a->p.flops[STAGE_FACTOR] *= a->p.pair->factor->compressed ? 1 : a->room.nrank;
-        a->p.memory = plan_own_memory(&a->p);
-    } else {
-        st = plan_make(par, &u->s, &u->a, &u->o, &a->room, z, chunk, &a->p);
+    if (a->gpus == 0 && request_own_device(q, m->nrank)) {
+        m->devices = m->host = m->own = true; /* each rank is its own device */
+        m->device_free = m->device_memory = INFINITY;
+        m->sharing = m->nnode > 0 ? (m->nrank + m->nnode - 1) / m->nnode : m->nrank;
     }
-    a->fits = st == MOAO_OK && a->p.memory <= a->room.available;
-    if (st == MOAO_INPUT && a->p.device.nitem + a->p.nitem > 0) {
+    st = plan_make(q, m, q->par->compute_targets_per_chunk, &a->p);
+    a->memory = plan_rank_memory(&a->p);
+    a->fits = st == MOAO_OK && a->memory <= m->available;
+    if (st == MOAO_INPUT && a->p.memory[PLAN_HOST].n + a->p.memory[PLAN_DEVICE].n > 0) {
         status_clear(); /* it does not fit */
         st = MOAO_OK;
     }
     a->limit = limit;
     a->notice = 120;
-    if (a->fits) {
-        plan_estimate(&a->p, &u->s, &u->a, &u->o, &a->room, rate);
+    if (a->fits)
         find_jobs(limit, a);
-    }
     if (st == MOAO_OK)
-        st = device_plan_check_named(par, a->p.pair);
+        st = plan_check_named(q, &a->p);
     return st;
 }
 
-status advise_room(const setup *u, const plan_sizes *z, const machine_room *room, double limit,
-                   advice *a) {
-    *a = (advice){.room = *room};
-    return make_plan(u, z, room->rate, limit, a);
+status advise_ranks(const request *q, const machine *m, double limit, advice *a) {
+    *a = (advice){.m = *m};
+    return make_plan(q, limit, a);
 }
 
 /* So many nodes with so many ranks each. */
-static status try_nodes(const setup *u, const plan_sizes *z, const machine_kind *k, int nodes,
-                        int per_node, double limit, advice *a) {
+static status try_nodes(const request *q, const machine_kind *k, int nodes, int per_node,
+                        double limit, advice *a) {
     const int threads = k->cores / per_node > 0 ? k->cores / per_node : 1;
     double rate = k->rate * (k->gpus > 0 ? 1 : threads);
     *a = (advice){.nodes = nodes, .gpus = k->gpus};
-    a->room = (machine_room){.nrank = k->ranks > 0 ? k->ranks : nodes * per_node,
-                             .nnode = nodes,
-                             .threads = threads,
-                             .rate = rate,
-                             .base = k->base,
-                             .peak = k->base};
-    a->room.available = a->room.total = (size_t)(k->memory / per_node);
-    return make_plan(u, z, rate, limit, a);
+    a->m = (machine){.nrank = k->ranks > 0 ? k->ranks : nodes * per_node,
+                     .nnode = nodes,
+                     .threads = threads,
+                     .rate = rate,
+                     .base = k->base,
+                     .peak = k->base,
+                     .available = (size_t)(k->memory / per_node),
+                     .devices = k->gpus > 0,
+                     .sharing = 1,
+                     .device_free = INFINITY,
+                     .device_memory = INFINITY,
+                     .device_rate = rate};
+    a->m.total = a->m.available;
+    return make_plan(q, limit, a);
 }
 
 /* Ranks of a node: as asked for, one for each GPU, or as many as leave each some threads and
  * memory. */
-static status on_nodes(const setup *u, const plan_sizes *z, const machine_kind *k, int nodes,
-                       double limit, advice *a) {
+static status on_nodes(const request *q, const machine_kind *k, int nodes, double limit,
+                       advice *a) {
     if (k->gpus > 0)
-        return try_nodes(u, z, k, nodes, k->gpus, limit, a);
+        return try_nodes(q, k, nodes, k->gpus, limit, a);
     if (k->ranks > 0)
-        return try_nodes(u, z, k, nodes, (k->ranks + nodes - 1) / nodes, limit, a);
+        return try_nodes(q, k, nodes, (k->ranks + nodes - 1) / nodes, limit, a);
     status st = MOAO_OK;
     const int least = k->cores < THREADS ? k->cores : THREADS;
     for (int threads = least; threads <= k->cores; threads++) {
         if (k->cores % threads != 0)
             continue;
-        st = try_nodes(u, z, k, nodes, k->cores / threads, limit, a);
+        st = try_nodes(q, k, nodes, k->cores / threads, limit, a);
         if (st != MOAO_OK || a->fits)
             break;
     }
     return st;
 }
 
-status advise_nodes(const setup *u, const plan_sizes *z, const machine_kind *kind, double limit,
-                    advice *a) {
+status advise_nodes(const request *q, const machine_kind *kind, double limit, advice *a) {
     if (kind->nodes > 0)
-        return on_nodes(u, z, kind, kind->nodes, limit, a);
+        return on_nodes(q, kind, kind->nodes, limit, a);
     status st = MOAO_OK;
     for (int n = 1; n <= MOST_NODES; n *= 2) {
         advice next;
-        if ((st = on_nodes(u, z, kind, n, limit, &next)) != MOAO_OK)
+        if ((st = on_nodes(q, kind, n, limit, &next)) != MOAO_OK)
             break;
         *a = next;
         if (next.fits && next.p.time.total <= WEEK)
@@ -136,9 +123,9 @@ status advise_nodes(const setup *u, const plan_sizes *z, const machine_kind *kin
 /* --- the line for SLURM --- */
 
 long advise_core_memory(const advice *a) {
-    const double mib = 1048576, rank = 1.15 * (double)a->p.memory / mib + 256;
-    long each = ((long)ceil(rank / a->room.threads) + 49) / 50 * 50;
-    const long has = (long)((double)a->room.available / mib / a->room.threads);
+    const double mib = 1048576, rank = 1.15 * (double)a->memory / mib + 256;
+    long each = ((long)ceil(rank / a->m.threads) + 49) / 50 * 50;
+    const long has = (long)((double)a->m.available / mib / a->m.threads);
     return a->nodes > 0 && a->fits && each > has ? has : each; /* no more than there is */
 }
 
@@ -255,9 +242,9 @@ void advise_slurm(const advice *a, const cmdline *cl, const char *dir, text *out
         ADD("--ntasks-per-node=%d", a->gpus);
         ADD("--gpus-per-node=%d", a->gpus);
     } else {
-        ADD("--ntasks=%d", a->room.nrank);
+        ADD("--ntasks=%d", a->m.nrank);
     }
-    ADD("--cpus-per-task=%d", a->room.threads);
+    ADD("--cpus-per-task=%d", a->m.threads);
     ADD("--mem-per-cpu=%ldM", advise_core_memory(a));
     ADD("--time=%ld:%02ld:00", minutes / 60, minutes % 60);
     ADD("--signal=B:USR1@%d", a->notice);

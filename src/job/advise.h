@@ -19,29 +19,28 @@ typedef struct {   /* a machine of equal nodes */
 
 typedef struct {
     bool fits;
-    int nodes; /* 0: the ranks are those of room, wherever they are */
+    int nodes; /* 0: the ranks are those of m, wherever they are */
     int gpus;  /* of a node */
-    machine_room room;
-    plan p;       /* where it does not fit, of the smallest part */
-    double step;  /* from checkpoint to checkpoint [s] */
-    double first; /* from the start of a job to its first checkpoint [s] */
-    double limit; /* of a job [s] */
-    int notice;   /* that a job gets before its end [s] */
-    int jobs;     /* 1: one; 0: a job is too short to reach a checkpoint */
+    machine m;
+    plan p;        /* where it does not fit, of the smallest part */
+    size_t memory; /* of a rank, in all [bytes] */
+    double step;   /* from checkpoint to checkpoint [s] */
+    double first;  /* from the start of a job to its first checkpoint [s] */
+    double limit;  /* of a job [s] */
+    int notice;    /* that a job gets before its end [s] */
+    int jobs;      /* 1: one; 0: a job is too short to reach a checkpoint */
 } advice;
 
 /* Longest time of a job where the user does not say [s]: what many clusters allow. */
 #define ADVISE_LIMIT 86400.0
 
-/* Local. The plan for these very ranks. MOAO_INPUT only where the parameters ask for the impossible
- * (compute.grid); what does not fit is told by a->fits. */
-status advise_room(const setup *u, const plan_sizes *z, const machine_room *room, double limit,
-                   advice *a);
+/* Local. The plan for these very ranks, on CPUs. MOAO_INPUT only where the parameters ask for the
+ * impossible (compute.grid); what does not fit is told by a->fits. */
+status advise_ranks(const request *q, const machine *m, double limit, advice *a);
 
 /* Local. The plan for nodes of a kind. Where their number is open, the smallest power of two that
  * holds the case and computes it within a week, or the largest that was tried. */
-status advise_nodes(const setup *u, const plan_sizes *z, const machine_kind *kind, double limit,
-                    advice *a);
+status advise_nodes(const request *q, const machine_kind *kind, double limit, advice *a);
 
 /* Local. Memory to ask of SLURM for a core [MB]: the plan's, with what mpirun itself takes. */
 long advise_core_memory(const advice *a);

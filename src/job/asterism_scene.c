@@ -29,29 +29,25 @@ static const profile *median_profile(const atmos *a) {
     return best;
 }
 
-status ast_scene_init(ast_job *j, ast_scene *u) {
-    params *par = &j->par;
-    const int full = par->dm_nssp;
-    int *nssp = NULL;
+status ast_scene_init(const ast_job *j, ast_scene *u) {
+    const int full = j->par.dm_nssp, n = j->par.sensors.n;
+    params less = j->par; /* the same lists, and sensors of fewer subapertures */
     status st;
     *u = (ast_scene){0};
-    TRY(ALLOC(nssp, (size_t)par->sensors.n + 1, "sensors"));
-    for (int i = 0; i < par->sensors.n; i++) {
-        nssp[i] = par->sensors.v[i].nssp;
-        par->sensors.v[i].nssp = reduced(nssp[i], j->order, full);
+    TRY(ALLOC(less.sensors.v, (size_t)n + 1, "sensors"));
+    for (int i = 0; i < n; i++) {
+        less.sensors.v[i] = j->par.sensors.v[i];
+        less.sensors.v[i].nssp = reduced(j->par.sensors.v[i].nssp, j->order, full);
     }
-    par->dm_nssp = j->order;
-    st = sys_init(par, &u->s);
-    for (int i = 0; i < par->sensors.n; i++)
-        par->sensors.v[i].nssp = nssp[i];
-    par->dm_nssp = full;
+    less.dm_nssp = j->order;
+    st = sys_init(&less, &u->s);
+    free(less.sensors.v);
     TRY(st);
-    TRY(atmos_init(par, &u->s, &u->a));
+    TRY(atmos_init(&j->par, &u->s, &u->a));
     u->p = median_profile(&u->a);
-    params_psf_opts(par, &u->o);
+    params_psf_opts(&j->par, &u->o);
     u->fit_share = pow((double)j->order / full, 5.0 / 3);
 done:
-    free(nssp);
     return st;
 }
 

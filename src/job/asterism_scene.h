@@ -16,7 +16,7 @@ typedef struct { /* geometry and atmosphere of the search */
 
 /* Local. Geometry of the sensors that j->par has now, at j->order; the profile is that of the
  * exposure with the median r0. ast_scene_free also after a failure. */
-status ast_scene_init(ast_job *j, ast_scene *u);
+status ast_scene_init(const ast_job *j, ast_scene *u);
 void ast_scene_free(ast_scene *u);
 
 typedef struct {

@@ -16,21 +16,21 @@ static const char *host_only(const params *par) {
 }
 
 /* The GPU's backend if it is usable; else the reason, which is an error where it was asked for. */
-static status find_gpu(bool required, device_choice *d) {
-    status st = families_backend("gpu", &d->be);
-    if (st == MOAO_OK && (d->be->matcov == NULL || d->be->psf == NULL))
+static status find_gpu(bool required, machine *m) {
+    status st = families_backend("gpu", &m->be);
+    if (st == MOAO_OK && (m->be->matcov == NULL || m->be->psf == NULL))
         st = status_fail(MOAO_INPUT, "the GPU plugin was built without covariances or PSFs");
     if (st == MOAO_OK)
         return st;
-    snprintf(d->text, sizeof d->text, "%s", status_message());
+    snprintf(m->text, sizeof m->text, "%s", status_message());
     status_clear();
-    d->be = NULL;
+    m->be = NULL;
     if (!required)
         return MOAO_OK;
     return status_fail(MOAO_INPUT,
                        "compute.backend: %s; a GPU needs its driver, the CUDA libraries and the "
                        "plugin (make gpu); compute.backend=cpu does without",
-                       d->text);
+                       m->text);
 }
 
 /* Collective. Most ranks of a node that have a device of one name. */
@@ -48,47 +48,51 @@ static status count_sharing(const comm *c, const char name[BACKEND_IDENTITY], in
     return MOAO_OK;
 }
 
-status device_choose(const comm *c, const params *par, bool own, device_choice *d) {
+status device_choose(const comm *c, const params *par, bool own, machine *m) {
     const char *named = getenv("MOAO_RESIDENT_BACKEND");
     status st = MOAO_OK;
-    memset(d, 0, sizeof *d);
+    m->devices = m->host = m->own = false;
+    m->be = NULL;
+    m->text[0] = '\0';
     if (named != NULL && *named != '\0')
-        st = families_backend(named, &d->be);
+        st = families_backend(named, &m->be);
     else if (par->compute_backend == BACKEND_GPU && host_only(par) != NULL)
         st = status_fail(MOAO_INPUT, "compute.backend: gpu, but %s; expected auto or cpu",
                          host_only(par));
     else if (par->compute_backend != BACKEND_CPU && host_only(par) != NULL)
-        snprintf(d->text, sizeof d->text, "%s", host_only(par));
+        snprintf(m->text, sizeof m->text, "%s", host_only(par));
     else if (par->compute_backend != BACKEND_CPU)
-        st = find_gpu(par->compute_backend == BACKEND_GPU, d);
-    if (st == MOAO_OK && d->be == NULL && own) {
-        st = families_backend("cpu", &d->be); /* each rank for itself */
-        d->own = true;
+        st = find_gpu(par->compute_backend == BACKEND_GPU, m);
+    if (st == MOAO_OK && m->be == NULL && own) {
+        st = families_backend("cpu", &m->be); /* each rank for itself */
+        m->own = true;
     }
     TRY(comm_agree(c, st));
-    int mine = d->be != NULL, all;
+    int mine = m->be != NULL, all;
     MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, c->mpi);
     if (mine && !all) {
-        snprintf(d->text, sizeof d->text, "not every rank has a usable GPU");
-        d->be = NULL;
+        snprintf(m->text, sizeof m->text, "not every rank has a usable GPU");
+        m->be = NULL;
     }
-    if (d->be == NULL)
+    if (m->be == NULL)
         return MOAO_OK;
-    const int n = d->be->devices();
+    m->devices = true;
+    m->host = m->be == &backend_cpu;
+    const int n = m->be->devices();
     char name[BACKEND_IDENTITY] = "";
     size_t bytes = 0, all_bytes = 0;
     if (n > 0)
-        st = d->be->describe(c->node_rank % n, d->text, sizeof d->text);
+        st = m->be->describe(c->node_rank % n, m->text, sizeof m->text);
     if (n > 0 && st == MOAO_OK)
-        st = d->be->memory(c->node_rank % n, &bytes, &all_bytes);
+        st = m->be->memory(c->node_rank % n, &bytes, &all_bytes);
     if (n > 0 && st == MOAO_OK)
-        st = d->be->identify(c->node_rank % n, name);
+        st = m->be->identify(c->node_rank % n, name);
     TRY(comm_agree(c, st));
-    TRY(count_sharing(c, name, &d->sharing));
+    TRY(count_sharing(c, name, &m->sharing));
     double least[2] = {(double)bytes, (double)all_bytes};
     MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_DOUBLE, MPI_MIN, c->mpi);
-    d->memory = least[0];
-    d->total = least[1];
+    m->device_free = least[0];
+    m->device_memory = least[1];
 done:
     return st;
 }

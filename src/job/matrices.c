@@ -11,6 +11,7 @@
 typedef struct { /* what makes matrices of one target at a time, and where files go */
     run *r;
     report rep;    /* this work is apart from the run's */
+    plan plan;     /* of this */
     tor t;         /* like that of the run */
     bool slopes;   /* rows are truth-sensor slopes (R, Cee), else DM commands (W, Cvv) */
     double *dev;   /* on the device: a panel of a covariance, or rows of P Ctt P' */
@@ -19,7 +20,7 @@ typedef struct { /* what makes matrices of one target at a time, and where files
 } writer;
 
 static bool wants(const writer *w, const char *name) {
-    return params_wants_matrix(&w->r->u.par, name);
+    return params_wants_matrix(w->r->u.par, name);
 }
 
 /* Fills a panel of columns of a matrix, on rank 0 at least. Collective or local. */
@@ -29,7 +30,7 @@ typedef status fill_fn(writer *w, size_t rows, size_t j0, size_t nj, double *a);
 static status write_matrix(writer *w, const char *name, const char *unit, const char *title,
                            size_t rows, size_t cols, fill_fn *fill) {
     const run *r = w->r;
-    const size_t width = r->pl.width;
+    const size_t width = r->pl->width;
     matrix_file *f = NULL;
     double *panel = NULL;
     status st = ALLOC(panel, rows * width, "panel of a matrix");
@@ -202,13 +203,13 @@ done:
 /* Collective. proj: nrow x t. */
 static status try_open(writer *w, const double *proj, int nrow) {
     const run *r = w->r;
-    tor_setup u;
+    const command_matrix of = run_command(r, proj);
     int one;
     status st;
-    TRY(comm_agree(r->c, run_single_setup(w->r, proj, nrow, &w->rep, &u)));
-    TRY(tor_open(&u, &w->t));
-    TRY(tor_take(&w->t, &u, &one));
-    const size_t panel = (r->u.s.m > r->u.s.t ? r->u.s.m : r->u.s.t) * u.width;
+    TRY(comm_agree(r->c, plan_exact(&r->req, &r->mach, r->pl, nrow, of.inverse != NULL, &w->plan)));
+    TRY(tor_open(r->c, &r->u.s, &w->rep, &w->plan, &of, &w->t));
+    TRY(tor_take(&w->t, 0, &one));
+    const size_t panel = (r->u.s.m > r->u.s.t ? r->u.s.m : r->u.s.t) * w->plan.width;
     const size_t square = (size_t)w->t.t.nlrow * (size_t)nrow;
     st = engine_doubles(&w->t.e, (int64_t)(panel > square ? panel : square), "a matrix", &w->dev);
     st = comm_agree(r->c, st);
@@ -287,7 +288,7 @@ done:
 
 status matrices_write(run *r) {
     status st = MOAO_OK;
-    if (r->u.par.output_matrices.n == 0)
+    if (r->u.par->output_matrices.n == 0)
         return st;
     TRY(write_command(r));
     TRY(write_rows(r, true));

@@ -1,6 +1,7 @@
 #include "job/plan.h"
 
 #include "base/machine_constants.h"
+#include "factor/tlr_group.h"
 #include "obsseq/budget.h"
 #include "obsseq/fit.h"
 
@@ -20,19 +21,100 @@ static int ceil_div(int a, int b) {
     return (a + b - 1) / b;
 }
 
+/* --- what is asked for */
+
+request request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o) {
+    request q = {.par = par,
+                 .s = s,
+                 .a = a,
+                 .o = o,
+                 .factor = par->compute_factor,
+                 .product = par->compute_product,
+                 .distributed = par->compute_tlr_distributed,
+                 .way = -1,
+                 .tile = (int)tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile),
+                 .command = command_work_bytes(s)};
+    for (int i = 0; i < a->nprofile; i++)
+        if (a->profiles[i].nlayer > q.nlayer)
+            q.nlayer = a->profiles[i].nlayer;
+    for (int k = 0; k < a->ntor; k++) {
+        int first, end;
+        atmos_exposures_of(a, k, &first, &end);
+        q.nexposure = end - first > q.nexposure ? end - first : q.nexposure;
+    }
+    if (s->fit.phase)
+        q.command = fit_work_bytes(s, o);
+    if (o->budget) {
+        const size_t start = mirror_budget_work(s, o) + mirror_budget_bytes(s);
+        q.command = start > q.command ? start : q.command;
+    }
+    q.psf = psf_bytes(s, o) + (size_t)q.nexposure * psf_fit_bytes(s, o);
+    q.points = psf_points_of(s, o);
+    q.tables = matcov_held_bytes(s, q.nlayer, atmos_count_layerings(a, MATCOV_LAYERINGS));
+    q.target_tables = matcov_target_bytes(s, q.nlayer);
+    q.image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
+    return q;
+}
+
+bool request_mixed(const request *q) {
+    return q->par->compute_precision == PRECISION_PARAM_MIXED || q->product == PRODUCT_PARAM_FP16;
+}
+
+bool request_automatic(const request *q) {
+    return q->factor == FACTOR_PARAM_AUTO && q->product == PRODUCT_PARAM_AUTO;
+}
+
+/* Whether columns of a compressed factor may be kept in FP16. */
+static bool fp16_columns(const request *q) {
+    return request_mixed(q) && !q->distributed;
+}
+
+bool request_own_device(const request *q, int nrank) {
+    return q->factor == FACTOR_PARAM_TLR || q->product == PRODUCT_PARAM_TOEPLITZ ||
+           (request_automatic(q) && nrank == 1 && q->toeplitz_pays);
+}
+
+status request_predict(request *q) {
+    const linop_pair *named = linop_find(getenv("MOAO_OPERATOR"));
+    q->toeplitz_pays = request_automatic(q) && plan_toeplitz_pays(q);
+    if (q->factor != FACTOR_PARAM_TLR && q->factor != FACTOR_PARAM_AUTO &&
+        (named == NULL || !named->factor->compressed))
+        return MOAO_OK;
+    return tlr_predict(q->s, atmos_tor_profile(q->a, 0), q->tile, request_level(q->par),
+                       fp16_columns(q), &q->ranks);
+}
+
+int request_level(const params *par) {
+    const double tolerance = par->compute_tlr_tolerance;
+    return tolerance > 0 ? (int)lround(-FACTOR_OCTAVE * log2(tolerance)) : FACTOR_LEVEL;
+}
+
+void request_name(request *q, const linop_pair *pair) {
+    const product_kind *x = pair->product;
+    q->factor = pair->factor->compressed       ? FACTOR_PARAM_TLR
+                : pair->factor == &factor_host ? FACTOR_PARAM_HOST
+                                               : FACTOR_PARAM_DENSE;
+    q->product = x->exact                       ? PRODUCT_PARAM_AUTO
+                 : strcmp(x->word, "fp16") == 0 ? PRODUCT_PARAM_FP16
+                                                : PRODUCT_PARAM_TOEPLITZ;
+}
+
+/* --- layout */
+
 /* Grid of ranks, as square as the number of ranks allows, no taller than wide. */
-static status choose_grid(const params *par, int nrank, plan *p) {
-    p->nprow = par->compute_grid[0];
-    p->npcol = par->compute_grid[1];
-    if (p->nprow == 0 && p->npcol == 0) {
+static status choose_grid(const params *par, plan *p) {
+    const int nrank = p->nrank;
+    p->grid[0] = par->compute_grid[0];
+    p->grid[1] = par->compute_grid[1];
+    if (p->grid[0] == 0 && p->grid[1] == 0) {
         for (int r = 1; r * r <= nrank; r++)
             if (nrank % r == 0)
-                p->nprow = r;
-        p->npcol = nrank / p->nprow;
+                p->grid[0] = r;
+        p->grid[1] = nrank / p->grid[0];
     }
-    if ((long long)p->nprow * p->npcol != nrank)
+    if ((long long)p->grid[0] * p->grid[1] != nrank)
         return status_fail(MOAO_INPUT, "compute.grid: %d x %d is not the number of ranks, %d",
-                           p->nprow, p->npcol, nrank);
+                           p->grid[0], p->grid[1], nrank);
     return MOAO_OK;
 }
 
@@ -42,145 +124,99 @@ static void choose_panels(const params *par, const sys *s, plan *p) {
     p->width = (p->width + (size_t)p->block - 1) / (size_t)p->block * (size_t)p->block;
 }
 
-plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o) {
-    plan_sizes z = {.command = command_work_bytes(s),
-                    .way = {command_choose(s, false), command_choose(s, true)}};
-    for (int i = 0; i < a->nprofile; i++)
-        if (a->profiles[i].nlayer > z.nlayer)
-            z.nlayer = a->profiles[i].nlayer;
-    for (int k = 0; k < a->ntor; k++) {
-        int first, end;
-        atmos_exposures_of(a, k, &first, &end);
-        z.nexposure = end - first > z.nexposure ? end - first : z.nexposure;
-    }
-    if (s->fit.phase)
-        z.command = fit_work_bytes(s, o);
-    if (o->budget) {
-        const size_t start = mirror_budget_work(s, o) + mirror_budget_bytes(s);
-        z.command = start > z.command ? start : z.command;
-    }
-    z.psf = psf_bytes(s, o) + (size_t)z.nexposure * psf_fit_bytes(s, o);
-    z.points = psf_points_of(s, o);
-    z.tables = matcov_held_bytes(s, z.nlayer, atmos_count_layerings(a, MATCOV_LAYERINGS));
-    z.target_tables = matcov_target_bytes(s, z.nlayer);
-    z.image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
-    return z;
+/* What a plan has of the request and the machine as they are. */
+static void begin(const request *q, const machine *m, plan *p) {
+    const bool may_compress = q->ranks.tile > 0;
+    const profile *largest = q->a->profiles;
+    for (int i = 1; i < q->a->nprofile; i++)
+        if (q->a->profiles[i].nlayer > largest->nlayer)
+            largest = &q->a->profiles[i];
+    *p = (plan){.be = m->be != NULL ? m->be : &backend_cpu,
+                .devices = m->devices,
+                .host = m->host,
+                .nrank = m->nrank,
+                .sharing = m->sharing,
+                .rows = q->s->dm.nact,
+                .points = (int64_t)q->points,
+                .nlayer = q->nlayer,
+                .largest = largest,
+                .way = q->way >= 0 ? (command_way)q->way
+                                   : command_choose(q->s, !m->devices || m->host),
+                .sample = q->sample,
+                .nsample = q->par->compute_residual_columns,
+                .tile = q->tile,
+                .fp16 = fp16_columns(q),
+                .compressed = may_compress ? q->ranks.bytes : 0};
+    const int nodes = m->nnode > 0 ? m->nnode : 1;
+    p->members = !q->distributed ? 0 : m->host ? m->nrank : m->nrank / nodes;
+    p->raw = p->way == COMMAND_RAW && !q->o->phase;
 }
 
-bool plan_wants_mixed(const params *par) {
-    return par->compute_precision == PRECISION_PARAM_MIXED ||
-           par->compute_product == PRODUCT_PARAM_FP16;
+/* --- memory of ranks that work on the same panels */
+
+static void add_host(plan *p, const char *name, size_t bytes) {
+    const int n = p->memory[PLAN_HOST].n++;
+    p->memory[PLAN_HOST].item[n].name = name;
+    p->memory[PLAN_HOST].item[n].bytes = bytes;
 }
 
-bool plan_fp16(const params *par) {
-    return plan_wants_mixed(par) && !par->compute_tlr_distributed;
-}
-
-int plan_members(const params *par, const machine_room *room) {
-    const int nodes = room->nnode > 0 ? room->nnode : 1;
-    return !par->compute_tlr_distributed ? 0 : room->host ? room->nrank : room->nrank / nodes;
-}
-
-/* Whether factor and product are both left to the program. */
-static bool plan_is_automatic(const params *par) {
-    return par->compute_factor == FACTOR_PARAM_AUTO && par->compute_product == PRODUCT_PARAM_AUTO;
-}
-
-bool plan_own_device(const params *par, const plan_sizes *z, int nrank) {
-    return par->compute_factor == FACTOR_PARAM_TLR ||
-           par->compute_product == PRODUCT_PARAM_TOEPLITZ ||
-           (plan_is_automatic(par) && nrank == 1 && z->grid_pays);
-}
-
-bool plan_may_compress(const params *par) {
-    const linop_pair *named = linop_find(getenv("MOAO_OPERATOR"));
-    return par->compute_factor == FACTOR_PARAM_TLR || par->compute_factor == FACTOR_PARAM_AUTO ||
-           (named != NULL && named->factor->compressed);
-}
-
-status plan_predict(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                    plan_sizes *z) {
-    z->grid_pays = plan_is_automatic(par) && plan_toeplitz_pays(par, s, a, o);
-    if (!plan_may_compress(par))
-        return MOAO_OK;
-    return tlr_predict(s, atmos_tor_profile(a, 0),
-                       tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile), plan_first_level(par),
-                       plan_fp16(par), &z->ranks);
-}
-
-int plan_first_level(const params *par) {
-    const double tolerance = par->compute_tlr_tolerance;
-    return tolerance > 0 ? (int)lround(-FACTOR_OCTAVE * log2(tolerance)) : FACTOR_LEVEL;
-}
-
-static void add_item(plan *p, const char *name, size_t bytes) {
-    p->item[p->nitem].name = name;
-    p->item[p->nitem++].bytes = bytes;
+static void sum_host(plan *p) {
+    p->peak = 0;
+    for (int i = 0; i < p->memory[PLAN_HOST].n; i++)
+        p->peak += p->memory[PLAN_HOST].item[i].bytes;
 }
 
 /* Memory of a rank that holds kg targets of a group of g ranks. */
-static void count_memory(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                         const machine_room *room, const plan_sizes *z, int g, int kg, plan *p) {
-    const int nrank = room->nrank;
+static void count_ranks(const request *q, const machine *k, int g, int kg, plan *p) {
+    const sys *s = q->s;
+    const psf_opts *o = q->o;
+    const int nrank = p->nrank;
     const size_t m = s->m, t = sys_fit_rows(s), v = (size_t)s->dm.nact, w = p->width,
                  d = sizeof(double);
     const size_t nl = (v + (size_t)g - 1) / (size_t)g, ld = (size_t)kg * nl;
     const size_t ngroup = (size_t)(nrank / g), chunk = ngroup * (size_t)kg;
-    linop_bytes of = {0};
-    linop_bytes_of(p->pair,
-                   &(linop_case){.s = s,
-                                 .rows = (int64_t)v,
-                                 .width = w,
-                                 .nlayer = z->nlayer,
-                                 .nrank = nrank,
-                                 .block = p->block,
-                                 .grid = {p->nprow, p->npcol}},
-                   &of);
-    p->nitem = 0;
-    add_item(p, "program and libraries", room->base);
-    add_item(p, s->fit.phase ? "command matrix F" : "command matrix D+",
-             command_bytes(v, t, z->way[1], o->phase));
-    add_item(p, "PSF plans and fitting errors", z->psf);
-    add_item(p, "tables of covariances", z->tables + (size_t)kg * z->target_tables);
-    for (int i = 0; i < of.nitem; i++)
-        add_item(p, of.item[i].name, of.item[i].bytes);
-    add_item(p, "reconstructors W", ld * m * d);
-    add_item(p, "residual covariances", (ld + v / (size_t)nrank + 1) * v * d);
-    add_item(p, "panels of W T and Ctm",
-             (command_panel_rows(v, t, z->way[1]) + ld + 1 + (g > 1 ? 2 * v : 0)) * w * d);
-    add_item(p, "sampled residual", (size_t)par->compute_residual_columns * (ld + m) * d);
+    p->memory[PLAN_HOST].n = 0;
+    add_host(p, "program and libraries", k->base);
+    add_host(p, s->fit.phase ? "command matrix F" : "command matrix D+",
+             command_bytes(v, t, p->way, o->phase));
+    add_host(p, "PSF plans and fitting errors", q->psf);
+    add_host(p, "tables of covariances", q->tables + (size_t)kg * q->target_tables);
+    linop_bytes(s, p);
+    add_host(p, "reconstructors W", ld * m * d);
+    add_host(p, "residual covariances", (ld + v / (size_t)nrank + 1) * v * d);
+    add_host(p, "panels of W T and Ctm",
+             (command_panel_rows(v, t, p->way) + ld + 1 + (g > 1 ? 2 * v : 0)) * w * d);
+    add_host(p, "sampled residual", (size_t)q->par->compute_residual_columns * (ld + m) * d);
     if (o->phase)
-        add_item(p, "phase on the pupil",
-                 phase_bytes(z->points, w) + phase_target_bytes(z->points, ld) +
-                     psf_phase_work(s, o, nl, room->threads));
+        add_host(p, "phase on the pupil",
+                 phase_bytes(q->points, w) + phase_target_bytes(q->points, ld) +
+                     psf_phase_work(s, o, nl, k->threads));
     if (o->budget)
-        add_item(p, "error budget",
-                 mirror_budget_bytes(s) + budget_bytes(s, z->points, nl, w) +
+        add_host(p, "error budget",
+                 mirror_budget_bytes(s) + budget_bytes(s, q->points, nl, w) +
                      (g > 1 ? v * w * d : 0) + (size_t)kg * budget_target_bytes(s));
-    const size_t ne = (size_t)a->nexposure, nt = (size_t)s->ntarget;
+    const size_t ne = (size_t)q->a->nexposure, nt = (size_t)s->ntarget;
     const size_t kept =
         (3 + (size_t)o->nbox) * (size_t)o->nlambda + (o->budget ? (size_t)budget_count(s) : 0);
     const size_t maps = kept * nt * (ne + 2) * d;
     const size_t finish =
-        maps + (nt * z->image < 64 << 20 ? nt * z->image : 64 << 20); /* after the rest is freed */
-    add_item(p, "results", (chunk + (size_t)kg) * z->image);
-    p->memory = 0;
-    for (int i = 0; i < p->nitem; i++)
-        p->memory += p->item[i].bytes;
+        maps + (nt * q->image < 64 << 20 ? nt * q->image : 64 << 20); /* after the rest is freed */
+    add_host(p, "results", (chunk + (size_t)kg) * q->image);
+    sum_host(p);
     /* before all that D+ is made and dgemm measured; after it rank 0 holds the maps */
-    size_t before = room->base + v * t * d + z->command;
-    before = before > room->peak ? before : room->peak;
-    before = before > room->base + finish ? before : room->base + finish;
-    if (before > p->memory) {
-        add_item(p, "more, at the start or end", before - p->memory);
-        p->memory = before;
+    size_t before = k->base + v * t * d + q->command;
+    before = before > k->peak ? before : k->peak;
+    before = before > k->base + finish ? before : k->base + finish;
+    if (before > p->peak) {
+        add_host(p, "more, at the start or end", before - p->peak);
+        p->peak = before;
     }
 }
 
 /* Group size and targets per group: even loads first, then as many rows a rank as pay. */
-static status choose_groups(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                            const machine_room *room, const plan_sizes *z, plan *p) {
-    const int nrank = room->nrank;
+static status choose_groups(const request *q, const machine *m, plan *p) {
+    const sys *s = q->s;
+    const int nrank = p->nrank;
     double best = 0;
     for (int g = 1; g <= nrank; g++) {
         if (nrank % g != 0)
@@ -188,8 +224,8 @@ static status choose_groups(const params *par, const sys *s, const atmos *a, con
         int ngroup = nrank / g;
         double load = (double)ceil_div(s->ntarget, ngroup) * ceil_div(s->dm.nact, g);
         double even = (double)s->ntarget * s->dm.nact / (nrank * load) * (1 - 0.02 * log2(g));
-        count_memory(par, s, a, o, room, z, g, 1, p);
-        if (even > best * 1.0001 && p->memory <= room->available) {
+        count_ranks(q, m, g, 1, p);
+        if (even > best * 1.0001 && p->peak <= m->available) {
             best = even;
             p->group_size = g;
         }
@@ -199,7 +235,7 @@ static status choose_groups(const params *par, const sys *s, const atmos *a, con
             MOAO_INPUT,
             "compute.memory: one target at a time needs %.2f GB on each of %d ranks, %.2f GB are "
             "available; use fewer ranks on a node, or more nodes",
-            (double)p->memory / 1e9, nrank, (double)room->available / 1e9);
+            (double)p->peak / 1e9, nrank, (double)m->available / 1e9);
     return MOAO_OK;
 }
 
@@ -217,9 +253,9 @@ static int deal(int ntarget, int n, int chunk, int kg, plan *p) {
     return kg;
 }
 
-static void choose_chunk(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                         const machine_room *room, const plan_sizes *z, int chunk, plan *p) {
-    const int nrank = room->nrank;
+static void choose_chunk(const request *q, const machine *m, int chunk, plan *p) {
+    const sys *s = q->s;
+    const int nrank = p->nrank;
     const int g = p->group_size, ngroup = nrank / g, nl = ceil_div(s->dm.nact, g);
     int kg = ceil_div(s->ntarget, ngroup), most = ROWS_PER_RANK / nl > 1 ? ROWS_PER_RANK / nl : 1;
     if (chunk > 0)
@@ -227,34 +263,38 @@ static void choose_chunk(const params *par, const sys *s, const atmos *a, const 
     kg = kg < most ? kg : most;
     for (int low = 1, high = kg; low < high; kg = low) { /* the most that fit */
         int middle = low + (high - low + 1) / 2;
-        count_memory(par, s, a, o, room, z, g, middle, p);
-        if (p->memory <= room->available)
+        count_ranks(q, m, g, middle, p);
+        if (p->peak <= m->available)
             low = middle;
         else
             high = middle - 1;
     }
     kg = deal(s->ntarget, ngroup, chunk, kg, p);
-    count_memory(par, s, a, o, room, z, g, kg, p);
+    count_ranks(q, m, g, kg, p);
     p->ld_max = (size_t)kg * (size_t)nl;
 }
 
+/* --- work */
+
 /* Points of the pupil at which the lag of a target is taken. */
-static double lag_points(const sys *s, const atmos *a, const psf_opts *o) {
+static double lag_points(const request *q) {
+    const sys *s = q->s;
+    const atmos *a = q->a;
     bool lags = false;
     for (int i = 0; i < a->nprofile; i++)
         lags = lags || budget_lags(s, &a->profiles[i]);
-    return o->budget && lags ? (double)budget_points(psf_points_of(s, o)) : 0;
+    return q->o->budget && lags ? (double)budget_points(q->points) : 0;
 }
 
 typedef struct { /* inner sizes of the products that make P Ctm, for W and in an exposure, */
     double solve, exposure, truth, end; /* and P Ctt; operations at the end of an exposure */
 } projection;
 
-static projection projection_of(const plan *p, const sys *s, const psf_opts *o) {
+static projection projection_of(const plan *p, const sys *s) {
     const double v = s->dm.nact, t = (double)sys_fit_rows(s),
                  inner = p->way != COMMAND_MATRIX ? v : t;
     const bool own = p->pair->product->own_products;
-    const bool raw = p->way == COMMAND_RAW && !o->phase && !own && p->group_size == 1;
+    const bool raw = p->raw && !own && p->group_size == 1;
     return (projection){.solve = p->pair->factor->split ? t
                                  : raw                  ? 0
                                                         : inner,
@@ -265,12 +305,14 @@ static projection projection_of(const plan *p, const sys *s, const psf_opts *o) 
                         .end = raw ? 4 * v * v * v : 0};
 }
 
-static void count_work(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                       plan *p) {
+static void count_work(const request *q, plan *p) {
+    const sys *s = q->s;
+    const atmos *a = q->a;
+    const psf_opts *o = q->o;
     const double m = (double)s->m, t = (double)sys_fit_rows(s), v = s->dm.nact;
     const double nt = s->ntarget, ntor = a->ntor, ne = a->nexposure;
-    const double points = (double)psf_points_of(s, o);
-    const projection of = projection_of(p, s, o);
+    const double points = (double)q->points;
+    const projection of = projection_of(p, s);
     memset(p->flops, 0, sizeof p->flops);
     p->flops[STAGE_SETUP] = v * v * t + v * v * v / 3 + 2 * v * v * t;
     if (p->way != COMMAND_MATRIX)
@@ -284,139 +326,36 @@ static void count_work(const params *par, const sys *s, const atmos *a, const ps
             (v * m * m + 2 * v * (o->phase ? points : of.exposure) * m + 2 * v * v * m + of.end) +
         (o->phase ? 0 : ne * (2 * v * t * of.truth + 2 * v * v * t));
     if (o->budget)
-        p->flops[STAGE_EXPOSURE] +=
-            nt * (ntor * 2 * v * v * m + ne * 2 * v * lag_points(s, a, o) * m);
+        p->flops[STAGE_EXPOSURE] += nt * (ntor * 2 * v * v * m + ne * 2 * v * lag_points(q) * m);
     double maps = nt * (ne + 1) * (2 + o->nbox + 1) * o->nlambda * 8;
     maps += o->budget ? nt * (ne + 1) * budget_count(s) * 8 : 0;
-    double images = par->output_psf == PSF_NONE ? 0 : par->output_psf == PSF_SHORT ? nt * ne : nt;
+    double images = q->par->output_psf == PSF_NONE    ? 0
+                    : q->par->output_psf == PSF_SHORT ? nt * ne
+                                                      : nt;
     p->output = maps + images * o->nlambda * o->crop * o->crop * 4;
-}
-
-status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                 const machine_room *room, const plan_sizes *z, int chunk, plan *p) {
-    memset(p, 0, sizeof *p);
-    p->pair = &linop_distributed;
-    p->way = z->way[1];
-    status st;
-    TRY(choose_grid(par, room->nrank, p));
-    choose_panels(par, s, p);
-    TRY(choose_groups(par, s, a, o, room, z, p));
-    count_work(par, s, a, o, p);
-    choose_chunk(par, s, a, o, room, z, chunk, p);
-done:
-    return st;
-}
-
-/* Memory of the host for a rank with kg targets at a time. */
-static void count_host(const params *par, const sys *s, const psf_opts *o, const machine_room *room,
-                       const plan_sizes *z, int kg, plan *p) {
-    const size_t v = (size_t)s->dm.nact, d = sizeof(double);
-    const size_t base = room->host || room->base > room->peak ? room->base : room->peak;
-    p->nitem = 0;
-    add_item(p, "program and libraries", base);
-    add_item(p, "command matrix D+ and its making",
-             command_bytes(v, sys_fit_rows(s), z->way[room->host], true) + z->command);
-    add_item(p, "PSF plans and fitting errors", z->psf);
-    add_item(p, "sampled residual", 2 * v * (size_t)par->compute_residual_columns * d);
-    if (o->budget)
-        add_item(p, "error budget", mirror_budget_bytes(s) + (size_t)kg * budget_target_bytes(s));
-    if (p->pair->factor->on_host)
-        add_item(p, "factor of Cmm0, which passes by on the GPU",
-                 p->pair->factor->host(s->m, v, p->device.width, p->device.fits));
-    add_item(p, "results", (size_t)(p->chunk + kg + PSF_SLOTS) * z->image);
-    p->memory = 0;
-    for (int i = 0; i < p->nitem; i++)
-        p->memory += p->item[i].bytes;
-}
-
-status plan_make_device(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                        const machine_room *room, const plan_sizes *z, int chunk,
-                        device_room memory, plan *p) {
-    const int nrank = room->nrank;
-    status st;
-    memset(p, 0, sizeof *p);
-    p->way = z->way[room->host];
-    TRY(choose_grid(par, nrank, p));
-    p->group_size = 1;
-    choose_panels(par, s, p);
-    p->pair = &linop_dense;
-    p->chunk = 1;
-    count_host(par, s, o, room, z, 1, p);
-    if (memory.host) { /* one memory for both */
-        memory.beside = (double)p->memory;
-        memory.bytes -= memory.beside;
-        memory.machine -= memory.beside;
-    }
-    const bool automatic = plan_is_automatic(par), mixed = plan_wants_mixed(par),
-               pays = automatic && room->host && nrank == 1 && !mixed && z->grid_pays;
-    const device_wants wants = {.mixed = mixed,
-                                .lattice_pairs =
-                                    automatic && !room->host && mixed && plan_lattice_pays(s),
-                                .factor = pays ? FACTOR_PARAM_DENSE : par->compute_factor,
-                                .product = pays ? PRODUCT_PARAM_TOEPLITZ : par->compute_product,
-
-                                .host = room->host,
-                                .tables = z->tables,
-                                .way = z->way[room->host],
-                                .tile = par->compute_tlr_tile,
-                                .members = plan_members(par, room),
-                                .compressed = z->ranks.bytes,
-                                .rows = s->dm.nact,
-                                .nlayer = z->nlayer,
-                                .width = (size_t)par->compute_panel,
-                                .nsample = par->compute_residual_columns,
-                                .kept = z->kept,
-                                .room = memory};
-    st = device_plan_choose(&wants, s, o, &p->device);
-    p->pair = p->device.pair;
-    if (st != MOAO_OK)
-        return st;
-    p->width = p->device.width;
-    if (p->pair->factor->compressed)
-        p->ranks = z->ranks;
-    int kg = ceil_div(s->ntarget, nrank), most = chunk > 0 ? ceil_div(chunk, nrank) : kg;
-    kg = kg < most ? kg : most;
-    kg = kg < p->device.fits ? kg : p->device.fits;
-    kg = deal(s->ntarget, nrank, chunk, kg, p);
-    count_host(par, s, o, room, z, kg, p);
-    count_work(par, s, a, o, p);
-done:
-    return st;
-}
-
-size_t plan_own_memory(const plan *p) {
-    return p->memory + device_plan_bytes(&p->device, ceil_div(p->chunk, p->nprow * p->npcol));
-}
-
-status plan_check_host(const plan *p, const machine_room *room) {
-    if (p->memory <= room->available)
-        return MOAO_OK;
-    return status_fail(
-        MOAO_INPUT,
-        "compute.memory: a rank with a GPU needs %.2f GB of the host's memory%s, %.2f GB are "
-        "available; use fewer ranks on a node, a node with more memory, or compute.backend=cpu",
-        (double)p->memory / 1e9, p->pair->factor->on_host ? ", which keeps the factor," : "",
-        (double)room->available / 1e9);
 }
 
 /* tests/e2e/test_figures.py compares the times of the full scale with those of docs/figures.json.
  */
-void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
-                   const machine_room *room, double rate) {
-    const double m = (double)s->m, t = (double)sys_fit_rows(s), v = s->dm.nact, n = room->nrank;
-    const bool device = !p->pair->factor->collective && !room->host;
-    const double threads = device ? MACHINE_DEVICE_THREADS : room->threads;
-    const int ngroup = room->nrank / p->group_size;
+static void estimate(const request *q, const machine *k, plan *p) {
+    const sys *s = q->s;
+    const atmos *a = q->a;
+    const psf_opts *o = q->o;
+    const double m = (double)s->m, t = (double)sys_fit_rows(s), v = s->dm.nact, n = p->nrank;
+    const bool device = p->devices && !p->host;
+    const double threads = device ? MACHINE_DEVICE_THREADS : k->threads;
+    const int ngroup = p->nrank / p->group_size;
     const double nt = s->ntarget;
     psf_sizes z = {.grid = 2};
     int nlayer = 0;
     if (psf_sizes_of(s, o, &z) != MOAO_OK)
         status_clear();
     const double grid = z.grid;
+    double rate = device ? k->device_rate : k->rate;
     for (int i = 0; i < a->nprofile; i++)
         nlayer = a->profiles[i].nlayer > nlayer ? a->profiles[i].nlayer : nlayer;
     if (!(rate > 0))
-        rate = device ? MACHINE_GPU_RATE : MACHINE_THREAD_RATE * room->threads;
+        rate = device ? MACHINE_GPU_RATE : MACHINE_THREAD_RATE * k->threads;
     const double flop = 1 / (MACHINE_EFFICIENCY * rate * n),
                  value = nlayer * MACHINE_EVALUATION / (n * threads);
     /* the rank with the most targets, over the mean */
@@ -424,7 +363,7 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
     p->time.tor = factors * m * m * m / 3 * flop + 0.5 * m * m * value;
     const bool fp16 = p->pair->product->fp16;
-    const projection of = projection_of(p, s, o);
+    const projection of = projection_of(p, s);
     const double entry = fp16 ? value / MACHINE_FP32_ENTRIES : value;
     const double product = fp16 ? flop / MACHINE_FP16_EXPOSURE : flop;
     p->time.solve = uneven * ((2 * v * m * m + 2 * v * of.solve * m) *
@@ -432,7 +371,7 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
                               t * m * entry);
     if (o->budget)
         p->time.solve += uneven * 2 * v * v * m * flop;
-    const double points = (double)psf_points_of(s, o) + lag_points(s, a, o);
+    const double points = (double)q->points + lag_points(q);
     const double rows = o->phase ? points : of.exposure, looked = o->phase ? points : t;
     const double common = o->phase ? 0 : 2 * v * t * of.truth + 2 * v * v * t;
     p->time.common = 0.5 * m * m * value + common * flop / p->nchunk;
@@ -443,6 +382,96 @@ void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
     p->time.start = MACHINE_START + p->flops[STAGE_SETUP] * flop;
     p->time.total = p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +
                     a->nexposure * (p->nchunk * p->time.common + nt * p->time.exposure);
+}
+
+/* Factors that are computed, in units of one for each reconstructor: a node's devices compute one
+ * together where they hold it, else each for itself. */
+static int factors(const machine *m, const plan *p) {
+    return p->pair->factor->compressed
+               ? tlr_group_factors(m->host, m->sharing <= 1, m->nrank, m->nnode)
+           : m->sharing > 1 || p->pair->factor->on_host ? m->nrank
+                                                        : m->nnode;
+}
+
+/* --- plans */
+
+static status on_ranks(const request *q, const machine *m, int chunk, plan *p) {
+    status st;
+    p->pair = &linop_distributed;
+    TRY(choose_groups(q, m, p));
+    choose_chunk(q, m, chunk, p);
+    count_work(q, p);
+done:
+    return st;
+}
+
+/* Memory of the host for a rank with kg targets at a time. */
+static void count_host(const request *q, const machine *k, int kg, plan *p) {
+    const sys *s = q->s;
+    const size_t v = (size_t)s->dm.nact, d = sizeof(double);
+    const size_t base = k->host || k->base > k->peak ? k->base : k->peak;
+    p->memory[PLAN_HOST].n = 0;
+    add_host(p, "program and libraries", base);
+    add_host(p, "command matrix D+ and its making",
+             command_bytes(v, sys_fit_rows(s), p->way, true) + q->command);
+    add_host(p, "PSF plans and fitting errors", q->psf);
+    add_host(p, "sampled residual", 2 * v * (size_t)q->par->compute_residual_columns * d);
+    if (q->o->budget)
+        add_host(p, "error budget", mirror_budget_bytes(s) + (size_t)kg * budget_target_bytes(s));
+    if (p->pair->factor->on_host)
+        add_host(p, "factor of Cmm0, which passes by on the GPU",
+                 p->pair->factor->host(s->m, v, p->width, p->fits));
+    add_host(p, "results", (size_t)(p->chunk + kg + PSF_SLOTS) * q->image);
+    sum_host(p);
+}
+
+static status on_devices(const request *q, const machine *m, int chunk, plan *p) {
+    const int nrank = p->nrank;
+    status st;
+    p->group_size = 1;
+    p->pair = &linop_dense;
+    p->chunk = 1;
+    count_host(q, m, 1, p);
+    TRY(plan_choose_pair(q, m, (double)p->peak, p));
+    if (p->pair->factor->compressed)
+        p->ranks = &q->ranks;
+    int kg = ceil_div(q->s->ntarget, nrank), most = chunk > 0 ? ceil_div(chunk, nrank) : kg;
+    kg = kg < most ? kg : most;
+    kg = kg < p->fits ? kg : p->fits;
+    kg = deal(q->s->ntarget, nrank, chunk, kg, p);
+    count_host(q, m, kg, p);
+    count_work(q, p);
+    p->flops[STAGE_FACTOR] *= factors(m, p);
+done:
+    return st;
+}
+
+status plan_make(const request *q, const machine *m, int chunk, plan *p) {
+    status st;
+    begin(q, m, p);
+    TRY(choose_grid(q->par, p));
+    choose_panels(q->par, q->s, p);
+    TRY(m->devices ? on_devices(q, m, chunk, p) : on_ranks(q, m, chunk, p));
+    p->most = ceil_div(p->chunk, p->nrank / p->group_size);
+    estimate(q, m, p);
+done:
+    return st;
+}
+
+size_t plan_rank_memory(const plan *p) {
+    const bool own = p->devices && p->host && p->pair != NULL;
+    return p->peak + (own ? plan_device_bytes(p, ceil_div(p->chunk, p->nrank)) : 0);
+}
+
+status plan_check_host(const plan *p, const machine *m) {
+    if (p->peak <= m->available)
+        return MOAO_OK;
+    return status_fail(
+        MOAO_INPUT,
+        "compute.memory: a rank with a GPU needs %.2f GB of the host's memory%s, %.2f GB are "
+        "available; use fewer ranks on a node, a node with more memory, or compute.backend=cpu",
+        (double)p->peak / 1e9, p->pair->factor->on_host ? ", which keeps the factor," : "",
+        (double)m->available / 1e9);
 }
 
 /* Measurements up to which a second thread does not pay; the work of a step grows as their square.

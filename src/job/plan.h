@@ -1,127 +1,96 @@
-/* What follows from the parameters for a number of ranks: layout, chunks of targets, memory, work,
- * outputs. */
+/* From what is asked for and the machine to the plan of a run (engine/plan.h): layout, factor and
+ * product, chunks of targets, memory, work, time. */
 #ifndef MOAO_PLAN_H
 #define MOAO_PLAN_H
 
 #include "base/machine.h"
-#include "base/progress.h"
 #include "factor/tlr_cmm.h"
-#include "job/device_plan.h"
-#include "moao/status.h"
+#include "operator/operator.h"
 #include "params/params.h"
 #include "psf/psf.h"
 #include "system/atmos.h"
-#include "system/system.h"
 #include "tor/command.h"
-#include <stdbool.h>
 
-#define PLAN_ITEMS 16
+typedef struct { /* what is asked for; borrowed */
+    const params *par;
+    const sys *s;
+    const atmos *a;
+    const psf_opts *o;
 
-typedef struct {     /* of the steps of a run, all ranks together, each [s] */
-    double tor;      /* Cmm of a reconstructor and its factor */
-    double solve;    /* W of one target */
-    double common;   /* what the targets of a chunk share, in each exposure */
-    double exposure; /* one target of one exposure */
-    double start;    /* what comes before */
-    double total;    /* of the whole run */
-} plan_time;
+    /* as the parameters say, or as the run that goes on began */
+    int factor, product;    /* compute.factor, compute.product */
+    bool distributed;       /* compute.tlr_distributed */
+    int way;                /* how D+ is applied (command_way), -1: chosen */
+    const linop_pair *kept; /* devices compute by this one; NULL: chosen */
+    int sample;             /* target by which what is not exact is checked */
 
-typedef struct {
-    int nprow, npcol;  /* grid of ranks for Cmm and its factor */
-    int block;         /* its block size */
-    size_t width;      /* columns of a panel */
-    int group_size;    /* ranks that share targets */
-    int chunk, nchunk; /* targets at a time, and how many times */
-    size_t ld_max;     /* rows of W on a rank, at most */
-    int nitem;         /* memory of a rank, by use [bytes] */
-    struct {
-        const char *name;
-        size_t bytes;
-    } item[PLAN_ITEMS];
-    size_t memory;             /* peak of the fullest rank, the program itself included [bytes] */
-    command_way way;           /* how D+ is applied */
-    double flops[STAGE_COUNT]; /* of the whole run, all ranks */
-    double output;             /* bytes that stay on disk */
-    plan_time time;            /* expected [s] */
-    const linop_pair *pair; /* format of Cmm: where the ranks do not work in lockstep, everything */
-    device_plan device;     /* is on a device, and `memory` is the host's part */
-    tlr_prediction ranks;   /* where the factor is compressed */
-} plan;
-
-/* What the memory of a rank follows from, whatever the machine and the number of targets [bytes].
- */
-typedef struct {
-    int nlayer, nexposure; /* most of any profile, of any ToR */
+    /* what follows from these alone, whatever the machine and the number of targets [bytes] */
+    int nlayer, nexposure; /* most of any profile, of any reconstructor */
     size_t points;         /* of the pupil, for the residual phase */
     size_t psf, tables, target_tables, command, image;
-    tlr_prediction ranks;   /* of a compressed factor, where one may be used (plan_predict) */
-    bool grid_pays;         /* format auto is grid on one rank of a CPU (plan_predict) */
-    const linop_pair *kept; /* of a run that goes on: devices compute by this one; NULL: choose */
-    command_way way[2];     /* how D+ is applied: on a device, on the host */
-} plan_sizes;
+    int tile;             /* size of the tiles of a compressed factor */
+    bool toeplitz_pays;   /* products by transforms take less time on one rank of a CPU */
+    tlr_prediction ranks; /* of a compressed factor, where one may be used; tile 0: not */
+} request;
 
-/* Local. Found once for any number of plans; from counts, nothing is computed. */
-plan_sizes plan_find_sizes(const sys *s, const atmos *a, const psf_opts *o);
-
+/* Local. Made once for any number of plans; from counts, nothing is computed. */
+request request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o);
+/* Local. What is predicted: where a compressed factor may be used, its ranks (about a second of the
+ * CPU); where factor and product are chosen by the program, whether products by transforms take
+ * less time on a CPU, the exposures included that are computed in both ways. It depends on the case
+ * alone, so that a resumed run chooses the same. */
+status request_predict(request *q);
 /* Local. Whether exposures in mixed precision are wanted, where a device has room. */
-bool plan_wants_mixed(const params *par);
-/* Local. Of a compressed factor: whether its columns may be kept in FP16; ranks over which it is
- * distributed, 0: each has all of it. */
-bool plan_fp16(const params *par);
-int plan_members(const params *par, const machine_room *room);
-/* Local. Whether the parameters allow a compressed factor; its tolerance at first (linop_accuracy).
- */
-bool plan_may_compress(const params *par);
-/* Local. What the parameters add to the sizes: where they allow a compressed factor, what is
- * predicted of it (takes about a second of the CPU); where the format is chosen by the program,
- * whether grid takes less time on a CPU than dense, as a count of look-ups and products says, the
- * exposures included that are computed in both: it depends on the case alone, so that a resumed run
- * chooses the same. */
-status plan_predict(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                    plan_sizes *z);
-/* Local. Whether exposures of format grid, those included that are computed in both, are expected
- * to take less time on a CPU. From counts. */
-bool plan_toeplitz_pays(const params *par, const sys *s, const atmos *a, const psf_opts *o);
-/* Local. Whether products with sensors on a common lattice by transforms take less time in mixed
- * precision on a GPU. */
-bool plan_lattice_pays(const sys *s);
-/* Local. A format for which each rank is a device of its own where there is no GPU: tlr, grid, or
- * auto, on one rank, where grid pays (several ranks share the work of a dense factor). */
-bool plan_own_device(const params *par, const plan_sizes *z, int nrank);
-int plan_first_level(const params *par);
+bool request_mixed(const request *q);
+/* Local. Whether factor and product are both left to the program. */
+bool request_automatic(const request *q);
+/* Local. Whether each rank is a device of its own where there is no GPU: a compressed factor,
+ * products by transforms, or both chosen by the program, on one rank, where these pay (several
+ * ranks share the work of a dense factor). */
+bool request_own_device(const request *q, int nrank);
+/* Local. The factor and product of a pair, as if the parameters had asked for them. */
+void request_name(request *q, const linop_pair *pair);
+/* Local. The tolerance of a compressed factor at first (factor_accuracy.level). */
+int request_level(const params *par);
 
-/* Local. What the ranks may use is in room (machine_measure, or other ranks than these). chunk > 0
- * asks for that many targets at a time. MOAO_INPUT when not even one target fits, or the parameters
- * ask for an impossible grid. */
-status plan_make(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                 const machine_room *room, const plan_sizes *z, int chunk, plan *p);
+/* Local. The plan on a machine. chunk > 0 asks for that many targets at a time. MOAO_INPUT when not
+ * even one target fits, or the parameters ask for an impossible grid; p has what was counted. */
+status plan_make(const request *q, const machine *m, int chunk, plan *p);
+/* Local. The plan of what computes as `of` does, but exactly, quietly and one target at a time:
+ * `rows` of it, on all ranks that work on the same panels. inverse: D+ is applied as a filter and
+ * H. MOAO_INPUT where a device has no room. */
+status plan_exact(const request *q, const machine *m, const plan *of, int rows, bool inverse,
+                  plan *p);
 
-/* Local. The same for one device a rank. flops count one factor for each reconstructor, however
- * many devices make one. */
-status plan_make_device(const params *par, const sys *s, const atmos *a, const psf_opts *o,
-                        const machine_room *room, const plan_sizes *z, int chunk,
-                        device_room memory, plan *p);
+/* Local. MOAO_INPUT where a factor or a product is asked for by name and the pair of the plan is of
+ * another one. */
+status plan_check_named(const request *q, const plan *p);
+/* Local. MOAO_INPUT when the host lacks the memory that the plan asks of it. */
+status plan_check_host(const plan *p, const machine *m);
+/* Local. Bytes of the host's memory that a rank takes in all. */
+size_t plan_rank_memory(const plan *p);
 
 /* Local. Threads that are worth while for a rank of a case, at most `cores`: in small cases
  * starting and joining them takes longer than they save. A run keeps its number, so that a resumed
  * one computes the same bits. */
 int plan_threads(const sys *s, int cores);
-
 /* Local. How dgemm's rate is measured: of few measurements a run may take less time than a good
  * measurement, and less memory. */
 static inline machine_rate plan_rate(const sys *s) {
     return s->m < 1000 ? MACHINE_QUICK_RATE : MACHINE_RATE;
 }
 
-/* Local. Expected times of a plan. rate: dgemm of a rank, or of its device [flop/s]; 0: a guess. */
-void plan_estimate(plan *p, const sys *s, const atmos *a, const psf_opts *o,
-                   const machine_room *room, double rate);
+/* --- parts of plan_make */
 
-/* Local. Bytes of a rank that is its own device, of which the plan is: its host's part and the
- * device's. */
-size_t plan_own_memory(const plan *p);
-
-/* Local. MOAO_INPUT when the host lacks the memory that such a plan asks of it. */
-status plan_check_host(const plan *p, const machine_room *room);
+/* Local. What a rank may use of its device; the first pair, of those that compute what is asked
+ * for, of which that holds one target, and its memory. rest: of the host's memory, what the rest of
+ * the rank takes. MOAO_INPUT, with whose memory is too little, where none is held, or where the one
+ * that is does not fit into what is free now: another one would depend on that. */
+status plan_choose_pair(const request *q, const machine *m, double rest, plan *p);
+/* Local. Whether exposures by transforms of sensors on a common lattice, those included that are
+ * computed in both ways, are expected to take less time on a CPU; the same in mixed precision on a
+ * GPU. From counts. */
+bool plan_toeplitz_pays(const request *q);
+bool plan_lattice_pays(const sys *s);
 
 #endif

@@ -32,7 +32,7 @@ static bool any_pending(const run *r, int k, int t0, int t1) {
  * done changes (after a run on another number of ranks), so that a chunk's exposures are done for
  * all its targets or none. */
 static int chunk_end(const run *r, int k, int t0) {
-    int end = (t0 / r->pl.chunk + 1) * r->pl.chunk, first, last;
+    int end = (t0 / r->chunk + 1) * r->chunk, first, last;
     end = end < r->u.s.ntarget ? end : r->u.s.ntarget;
     atmos_exposures_of(&r->u.a, k, &first, &last);
     for (int e = first; e < last; e++)
@@ -80,10 +80,10 @@ static bool is_fresh(const run *r, int e) {
 /* Collective. One exposure of a chunk, kept on disk before it returns. */
 static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
     result_block b = run_block(r, e, t0, t1 - t0);
-    b.crop = r->u.par.output_psf == PSF_NONE ? 0 : r->u.o.crop;
+    b.crop = r->u.par->output_psf == PSF_NONE ? 0 : r->u.o.crop;
     const size_t nimage = (size_t)b.nt * (size_t)b.nlambda;
     const double m = (double)r->u.s.m, v = r->u.s.dm.nact;
-    begin_part(r, r->pl.time.common + r->pl.time.exposure * b.nt,
+    begin_part(r, r->pl->time.common + r->pl->time.exposure * b.nt,
                b.nt * v * m * (m + 2 * (double)sys_fit_rows(&r->u.s) + 2 * v));
     status st = MOAO_OK;
     if (is_root(r)) {
@@ -150,7 +150,8 @@ static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
     double residual;
     status st;
     const double m = (double)r->u.s.m, rows = (double)(t1 - t0) * r->u.s.dm.nact;
-    begin_part(r, r->pl.time.solve * (t1 - t0), 2 * rows * m * (m + (double)sys_fit_rows(&r->u.s)));
+    begin_part(r, r->pl->time.solve * (t1 - t0),
+               2 * rows * m * (m + (double)sys_fit_rows(&r->u.s)));
     if (is_root(r))
         progress_step("reconstructor %d/%d, targets %d-%d of %d", k + 1, r->u.a.ntor, t0 + 1, t1,
                       r->u.s.ntarget);
@@ -161,7 +162,7 @@ static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
                       residual);
         /* a W that is not exact: its effect is sampled */
         const double usual = 10 * linop_expected(r->seq.t.op);
-        if (!(residual <= fmax(r->u.par.compute_residual_tolerance, usual)))
+        if (!(residual <= fmax(r->u.par->compute_residual_tolerance, usual)))
             progress_warn("that residual is over compute.residual_tolerance: Cmm is "
                           "ill-conditioned; give the sensors "
                           "more noise or a smaller tiptilt_factor");
@@ -189,7 +190,7 @@ static status one_tor(run *r, int k) {
     status st;
     TRY(comm_agree(r->c, ALLOC(ex, (size_t)ne, "exposures of a reconstructor")));
     const profile *p = atmos_tor_profile(&r->u.a, k);
-    begin_part(r, r->pl.time.tor, r->pl.flops[STAGE_FACTOR] / r->u.a.ntor);
+    begin_part(r, r->pl->time.tor, r->pl->flops[STAGE_FACTOR] / r->u.a.ntor);
     if (is_root(r))
         progress_step("reconstructor %d/%d: Cmm and Cholesky, r0 %.3f m", k + 1, r->u.a.ntor,
                       p->r0);
@@ -210,26 +211,27 @@ done:
 
 /* Time that what is pending of reconstructor k is expected to take [s]. */
 static double seconds_of(const run *r, int k) {
-    const plan_time *t = &r->pl.time;
-    double seconds = t->tor;
+    const plan *p = r->pl;
+    double seconds = p->time.tor;
     int first, end;
     atmos_exposures_of(&r->u.a, k, &first, &end);
     for (int t0 = 0, t1; t0 < r->u.s.ntarget; t0 = t1) {
         t1 = chunk_end(r, k, t0);
         if (any_pending(r, k, t0, t1))
-            seconds += t->solve * (t1 - t0);
+            seconds += p->time.solve * (t1 - t0);
         for (int e = first; e < end; e++)
             if (is_pending(r, e, t0, t1))
-                seconds += t->common + t->exposure * (t1 - t0);
+                seconds += p->time.common + p->time.exposure * (t1 - t0);
     }
     return seconds;
 }
 
 /* Time of the matrices that are asked for: a reconstructor and its W each. */
 static double matrix_seconds(const run *r) {
-    const plan_time *t = &r->pl.time;
-    return r->u.par.output_matrices.n == 0 ? 0
-                                           : r->u.a.ntor * (t->tor + 2 * r->u.s.ntarget * t->solve);
+    const plan *p = r->pl;
+    return r->u.par->output_matrices.n == 0
+               ? 0
+               : r->u.a.ntor * (p->time.tor + 2 * r->u.s.ntarget * p->time.solve);
 }
 
 /* Time of the rest of the run [s], with maps_seconds for its end. */
@@ -242,7 +244,17 @@ static double seconds_left(const run *r, double maps_seconds) {
 }
 
 static double maps_seconds(const run *r) {
-    return 0.02 * (r->pl.time.total - r->pl.time.start);
+    return 0.02 * (r->pl->time.total - r->pl->time.start);
+}
+
+/* Local. The parameters that results state: what the run kept of its beginning is what computed.
+ * Its lists are those of the run's. */
+static params stated(const run *r) {
+    params par = *r->u.par;
+    par.compute_factor = r->req.factor;
+    par.compute_product = r->req.product;
+    par.compute_tlr_distributed = r->req.distributed;
+    return par;
 }
 
 /* Rank 0, at the end: the files a user gets. The parts stay until run.json is there too. */
@@ -251,7 +263,8 @@ static status write_results(run *r) {
     report_phase("maps");
     begin_part(r, maps_seconds(r), 0);
     progress_step("writing maps");
-    status st = maps_write(r->dir, &r->u.par, &r->u.s, &r->u.a, r->u.ps, r->st, &r->rep);
+    const params par = stated(r);
+    status st = maps_write(r->dir, &par, &r->u.s, &r->u.a, r->u.ps, r->st, &r->rep);
     r->rep.wall[STAGE_OUTPUT] += report_now() - from;
     return st;
 }
@@ -259,7 +272,7 @@ static status write_results(run *r) {
 static status run_stages(run *r, comm *c) {
     status st;
     TRY(setup_init(c, r->cl, &r->u));
-    r->dir = r->cl->dir != NULL ? r->cl->dir : r->u.par.output_directory;
+    r->dir = r->cl->dir != NULL ? r->cl->dir : r->u.par->output_directory;
     TRY(params_check_directory("moao run: -o", r->dir));
     run_choose_threads(r, c);
     TRY(run_prepare_plan(r, c));
@@ -280,7 +293,7 @@ static status run_stages(run *r, comm *c) {
     TRY(setup_psf(c, &r->u));
     TRY(run_prepare_stages(r));
     TRY(stop_if_asked(r));
-    begin_part(r, matrix_seconds(r), matrix_seconds(r) * r->room.rate * r->c->size);
+    begin_part(r, matrix_seconds(r), matrix_seconds(r) * r->mach.rate * r->c->size);
     TRY(matrices_write(r));
     TRY(run_open_executor(r));
     for (int k = 0; k < r->u.a.ntor; k++)
@@ -314,7 +327,7 @@ static void say_how_to_go_on(status st) {
  * moved them) are no failure of the run. */
 static void say_results(const run *r) {
     const double seconds = r->finished ? NAN : report_now() - r->rep.start;
-    if (summary_print(r->dir, &r->u.par.targets_names, seconds, r->c->size) == MOAO_OK)
+    if (summary_print(r->dir, &r->u.par->targets_names, seconds, r->c->size) == MOAO_OK)
         return;
     progress_warn("%s", status_message());
     status_clear();
@@ -338,6 +351,7 @@ status run_all(const comm *c, const cmdline *cl) {
     obsseq_close(&r.seq);
     free(r.dplus);
     free(r.inverse);
+    free((void *)r.pl);
     free(r.rep.budget);
     mirror_budget_free(&r.mirror);
     free(r.done);

@@ -14,7 +14,7 @@
 #include <string.h>
 
 static bool on_host(const run *r) {
-    return r->device.be == NULL || r->device.be == &backend_cpu;
+    return !r->mach.devices || r->mach.host;
 }
 
 /* A fact that a resumed run on as many ranks reuses, so that its results equal the first run's bit
@@ -59,8 +59,8 @@ enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_DISTRIBUTED, FACT_FORMAT, FACTS 
 /* A run that goes on keeps the form in which it began; it is not continued in another one that is
  * asked for by name, or where this machine has not got it. */
 static status check_format(const run *r, long number) {
-    const linop_pair *kept = linop_numbered(number), *now = r->pl.pair;
-    const params *par = &r->u.par;
+    const linop_pair *kept = linop_numbered(number), *now = r->pl->pair;
+    const params *par = r->u.par;
     if (kept == NULL)
         return status_fail(MOAO_INPUT,
                            "%s: --resume of a run in a form (%ld) that this version does not know",
@@ -78,7 +78,7 @@ static status check_format(const run *r, long number) {
             "that run (compute.factor, compute.product%s) back, or start again with --overwrite",
             r->dir, then, kept->factor->word, kept->product->word, now->factor->word,
             now->product->word,
-            strcmp(then, "half") == 0 || plan_wants_mixed(par) ? ", compute.precision" : "");
+            strcmp(then, "half") == 0 || request_mixed(&r->req) ? ", compute.precision" : "");
     if (strcmp(then, "half") == 0 && on_host(r))
         return status_fail(MOAO_INPUT,
                            "%s: --resume of a run in format half, which needs a GPU; go on where "
@@ -89,7 +89,7 @@ static status check_format(const run *r, long number) {
 
 /* Rank 0: open the store, load what is done; facts may come from the first run. */
 static status open_store(run *r, long fact[FACTS]) {
-    const params *par = &r->u.par;
+    const params *par = r->u.par;
     char *text = params_effective_text(par);
     if (text == NULL)
         return status_fail(MOAO_MEMORY, "effective parameters: no memory");
@@ -137,121 +137,85 @@ done:
 /* Local. The CPU takes the place of devices that do not serve, where the user left that open and it
  * computes the form that is asked for; the failure `st` becomes the reason that announce gives. */
 static status leave_devices(run *r, status st) {
-    const bool half = r->sizes.kept != NULL ? strcmp(r->sizes.kept->format, "half") == 0
-                                            : plan_wants_mixed(&r->u.par);
-    const bool open = r->u.par.compute_backend == BACKEND_AUTO && !half && !r->device.own;
-    if (!open && !(r->device.own && r->u.par.compute_factor == FACTOR_PARAM_AUTO))
+    const bool half =
+        r->req.kept != NULL ? strcmp(r->req.kept->format, "half") == 0 : request_mixed(&r->req);
+    const bool open = r->u.par->compute_backend == BACKEND_AUTO && !half && !r->mach.own;
+    machine *m = &r->mach;
+    if (!open && !(m->own && r->req.factor == FACTOR_PARAM_AUTO))
         return st;
-    snprintf(r->device.text, sizeof r->device.text, "%s", status_message());
+    snprintf(m->text, sizeof m->text, "%s", status_message());
     status_clear();
-    const bool own = open && plan_own_device(&r->u.par, &r->sizes, r->c->size);
-    r->device.be = own ? &backend_cpu : NULL;
-    r->device.own = r->room.host = own;
-    r->device.memory = r->device.total = INFINITY;
-    r->device.sharing = r->c->node_size;
-    r->rep.backend = own ? r->device.be->name : NULL;
+    m->own = m->host = m->devices = open && request_own_device(&r->req, r->c->size);
+    m->be = m->own ? &backend_cpu : NULL;
+    m->device_free = m->device_memory = INFINITY;
+    m->sharing = r->c->node_size;
+    r->rep.backend = m->own ? m->be->name : NULL;
     r->rep.device = NULL;
     return MOAO_OK;
 }
 
-/* What a rank may use of its device, which may be the host. */
-static device_room room_of_device(const run *r) {
-    const bool host = r->device.be == &backend_cpu;
-    const double limit = r->device.own ? INFINITY : r->u.par.compute_gpu_memory,
-                 sharing = r->device.sharing;
-    const double mine = host ? (double)r->room.available : INFINITY,
-                 all = host ? (double)r->room.total : INFINITY;
-    const double given = fmin(limit, r->device.memory) / sharing;
-    return (device_room){.bytes = fmin(mine, given),
-                         .machine = fmin(all, fmin(limit, r->device.total) / sharing),
-                         .host = mine <= given};
-}
-
-/* Local. The plan on devices; *lacks: they, or the host beside them, have not the memory at all. */
-static status plan_on_devices(run *r, int chunk, bool *lacks) {
-    const params *par = &r->u.par;
-    plan *p = &r->pl;
-    status st = plan_make_device(par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk,
-                                 room_of_device(r), p);
-    *lacks = st == MOAO_INPUT && p->pair != NULL && !p->device.held;
-    if (st != MOAO_OK)
+/* Local. The plan; *lacks: devices, or the host beside them, have not the memory at all. */
+static status try_plan(const run *r, int chunk, plan *p, bool *lacks) {
+    status st = plan_make(&r->req, &r->mach, chunk, p);
+    *lacks = st == MOAO_INPUT && r->mach.devices && p->pair != NULL && !p->held;
+    if (st != MOAO_OK || !r->mach.devices)
         return st;
-    /* a node's devices make a factor together where they hold it, else each for itself */
-    p->flops[STAGE_FACTOR] *=
-        p->pair->factor->compressed
-            ? tlr_group_factors(r->device.be == &backend_cpu, r->device.sharing <= 1, r->c->size,
-                                r->c->nnode)
-        : r->device.sharing > 1 || p->pair->factor->on_host ? r->c->size
-                                                            : r->c->nnode;
-    *lacks = p->memory > r->room.total;
-    return plan_check_host(p, &r->room);
+    *lacks = p->peak > r->mach.total;
+    return plan_check_host(p, &r->mach);
 }
 
 /* Collective. The plan, for about `chunk` targets at a time: on the CPU, where the user left that
  * open, if devices have not the memory, but not because it is in use at the moment. */
-static status plan_for(run *r, int chunk) {
-    while (r->device.be != NULL) {
-        bool lacks = false;
-        status st = comm_agree(r->c, plan_on_devices(r, chunk, &lacks));
-        if (st == MOAO_OK || !lacks || (st = leave_devices(r, st)) != MOAO_OK)
-            return st;
-    }
-    return plan_make(&r->u.par, &r->u.s, &r->u.a, &r->u.o, &r->room, &r->sizes, chunk, &r->pl);
-}
-
-/* Collective. The plan and the time to expect. */
 static status make_plan(run *r, int chunk) {
-    status st = comm_agree(r->c, plan_for(r, chunk));
-    if (st != MOAO_OK)
+    plan *p = NULL;
+    bool lacks = false;
+    status st = ALLOC(p, 1, "plan");
+    while (st == MOAO_OK) {
+        st = comm_agree(r->c, try_plan(r, chunk, p, &lacks));
+        if (st == MOAO_OK || !lacks || (st = leave_devices(r, st)) != MOAO_OK)
+            break;
+    }
+    if (st != MOAO_OK) {
+        free(p);
         return st;
-    accuracy_want(&r->acc, r->pl.pair);
-    r->rep.format = r->pl.pair->format;
-    r->rep.factor = r->pl.pair->factor->word;
-    r->rep.product = r->pl.pair->product->word;
-    r->rep.planned = (double)(r->room.host ? plan_own_memory(&r->pl) : r->pl.memory);
-    plan_estimate(&r->pl, &r->u.s, &r->u.a, &r->u.o, &r->room,
-                  r->pl.pair->factor->collective || r->room.host ? r->room.rate : 0);
+    }
+    free((void *)r->pl);
+    r->pl = p;
+    r->chunk = p->chunk;
+    accuracy_want(&r->acc, p->pair);
+    r->rep.format = p->pair->format;
+    r->rep.factor = p->pair->factor->word;
+    r->rep.product = p->pair->product->word;
+    r->rep.planned = (double)plan_rank_memory(p);
     return st;
 }
 
 /* What was asked for by name computes, or nothing does; a run that goes on keeps what it had. */
 static status check_named(const run *r) {
-    return r->sizes.kept != NULL ? MOAO_OK : device_plan_check_named(&r->u.par, r->pl.pair);
+    return r->req.kept != NULL ? MOAO_OK : plan_check_named(&r->req, r->pl);
 }
 
 /* Collective. What computes. */
 static status choose_device(run *r, const comm *c) {
-    status st =
-        device_choose(c, &r->u.par, plan_own_device(&r->u.par, &r->sizes, c->size), &r->device);
-    r->room.host = r->device.be == &backend_cpu;
-    if (st == MOAO_OK && r->device.be != NULL) {
-        r->rep.backend = r->device.be->name;
-        r->rep.device = r->device.text;
+    machine *m = &r->mach;
+    status st = device_choose(c, r->u.par, request_own_device(&r->req, c->size), m);
+    if (st == MOAO_OK && m->devices) {
+        r->rep.backend = m->be->name;
+        r->rep.device = m->text;
     }
     return st;
-}
-
-/* The words of a pair, as if the user had asked for them. */
-static void name_pair(params *par, const linop_pair *pair) {
-    const product_kind *x = pair->product;
-    par->compute_factor = pair->factor->compressed       ? FACTOR_PARAM_TLR
-                          : pair->factor == &factor_host ? FACTOR_PARAM_HOST
-                                                         : FACTOR_PARAM_DENSE;
-    par->compute_product = x->exact                       ? PRODUCT_PARAM_AUTO
-                           : strcmp(x->word, "fp16") == 0 ? PRODUCT_PARAM_FP16
-                                                          : PRODUCT_PARAM_TOEPLITZ;
 }
 
 /* Collective. A run that goes on computes by the pair that it began with. On the CPUs of all ranks
  * and on devices, dense matrices are different pairs; they may take each other's place. */
 static status keep_format(run *r, const comm *c, const linop_pair *kept) {
-    const linop_pair *now = r->pl.pair;
+    const linop_pair *now = r->pl->pair;
     status st = MOAO_OK;
     if (kept == now || (strcmp(kept->format, now->format) == 0 &&
                         (kept->factor->collective || now->factor->collective)))
         return st;
-    name_pair(&r->u.par, kept);
-    r->sizes.kept = kept->factor->collective ? NULL : kept;
+    request_name(&r->req, kept);
+    r->req.kept = kept->factor->collective ? NULL : kept;
     r->rep.backend = r->rep.device = NULL;
     st = choose_device(r, c);
     return st;
@@ -260,23 +224,24 @@ static status keep_format(run *r, const comm *c, const linop_pair *kept) {
 /* Collective. The store's state on every rank, and the plan that follows. */
 status run_prepare_plan(run *r, comm *c) {
     status st;
-    const params *par = &r->u.par;
+    const params *par = r->u.par;
     const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
-    r->room = machine_measure(c, par->compute_memory, plan_rate(&r->u.s));
-    r->sizes = plan_find_sizes(&r->u.s, &r->u.a, &r->u.o);
-    TRY(comm_agree(c, plan_predict(par, &r->u.s, &r->u.a, &r->u.o, &r->sizes)));
-    r->rep.dgemm = r->room.rate;
+    r->mach = machine_measure(c, par->compute_memory, plan_rate(&r->u.s));
+    r->req = request_init(par, &r->u.s, &r->u.a, &r->u.o);
+    TRY(comm_agree(c, request_predict(&r->req)));
+    r->rep.dgemm = r->mach.rate;
     TRY(choose_device(r, c));
     TRY(comm_agree(c, accuracy_init(&r->u, &r->acc)));
+    r->req.sample = r->acc.edge;
     TRY(make_plan(r, par->compute_targets_per_chunk));
     if (!r->cl->resume) /* else once it is known what the run began with */
         TRY(check_named(r));
-    const linop_pair *chosen = r->pl.pair;
+    const linop_pair *chosen = r->pl->pair;
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
         goto done;
-    long fact[FACTS] = {r->pl.chunk, c->threads, command_choose(&r->u.s, on_host(r)),
-                        par->compute_tlr_distributed, linop_number(chosen)};
+    long fact[FACTS] = {r->pl->chunk, c->threads, r->pl->way, par->compute_tlr_distributed,
+                        linop_number(chosen)};
     if (is_root(r))
         st = open_store(r, fact);
     TRY(comm_agree(c, st));
@@ -284,115 +249,55 @@ status run_prepare_plan(run *r, comm *c) {
     MPI_Bcast(fact, FACTS, MPI_LONG, 0, c->mpi);
     MPI_Bcast(&r->finished, 1, MPI_C_BOOL, 0, c->mpi);
     accuracy_restore(c, r->st, &r->acc);
-    r->way = fact[FACT_WAY] > COMMAND_RAW ? COMMAND_MATRIX : (command_way)fact[FACT_WAY];
+    r->req.way = fact[FACT_WAY] > COMMAND_RAW ? COMMAND_MATRIX : (int)fact[FACT_WAY];
     comm_set_threads(c, (int)fact[FACT_THREADS]);
-    const bool other = fact[FACT_DISTRIBUTED] != (long)par->compute_tlr_distributed;
-    r->u.par.compute_tlr_distributed = fact[FACT_DISTRIBUTED] != 0;
+    const bool other = fact[FACT_DISTRIBUTED] != (long)r->req.distributed;
+    r->req.distributed = fact[FACT_DISTRIBUTED] != 0;
     TRY(keep_format(r, c, linop_numbered(fact[FACT_FORMAT])));
     if (other)
-        TRY(comm_agree(c, plan_predict(par, &r->u.s, &r->u.a, &r->u.o, &r->sizes)));
-    if (other || fact[FACT_CHUNK] != r->pl.chunk || linop_numbered(fact[FACT_FORMAT]) != chosen)
+        TRY(comm_agree(c, request_predict(&r->req)));
+    if (other || fact[FACT_CHUNK] != r->pl->chunk || r->req.way != (int)r->pl->way ||
+        linop_numbered(fact[FACT_FORMAT]) != chosen)
         TRY(make_plan(r, (int)fact[FACT_CHUNK]));
     st = check_named(r);
 done:
     return st;
 }
 
-tor_setup run_tor_setup(run *r) {
-    const plan *p = &r->pl;
-    const profile *largest = r->u.a.profiles;
-    for (int i = 1; i < r->u.a.nprofile; i++)
-        if (r->u.a.profiles[i].nlayer > largest->nlayer)
-            largest = &r->u.a.profiles[i];
-    const double *x = NULL, *y = NULL;
-    if (r->u.s.fit.phase)
-        psf_points(r->u.ps, &x, &y);
-    return (tor_setup){.pair = p->pair,
-                       .be = r->device.be != NULL ? r->device.be : &backend_cpu,
-                       .c = r->c,
-                       .s = &r->u.s,
-                       .rep = &r->rep,
-                       .proj = r->dplus,
-                       .fit = {x, y},
-                       .inverse = r->inverse,
-                       .raw = r->way == COMMAND_RAW && !r->u.o.phase,
-                       .nrow = r->u.s.dm.nact,
-                       .points = (int64_t)psf_points_of(&r->u.s, &r->u.o),
-                       .largest = largest,
-                       .width = p->width,
-                       .block = p->block,
-                       .grid = {p->nprow, p->npcol},
-                       .group_size = p->group_size,
-                       .chunk = p->chunk,
-                       .planned = p->device.fits,
-                       .sharing = r->device.sharing,
-                       .sample = r->acc.edge,
-                       .nsample = r->u.par.compute_residual_columns,
-                       .tile = r->u.par.compute_tlr_tile,
-                       .fp16 = plan_fp16(&r->u.par),
-                       .members = plan_members(&r->u.par, &r->room),
-                       .one_target = (double)device_plan_bytes(&p->device, 1),
-                       .say = true};
-}
-
-status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_setup *u) {
-    status st = MOAO_OK;
-    *u = run_tor_setup(r);
-    u->proj = proj;
-    u->inverse = proj == r->dplus ? r->inverse : NULL;
-    u->raw = false; /* W itself is wanted */
-    u->nrow = nrow;
-    u->points = 0;
-    u->rep = rep;
-    u->chunk = 1;
-    u->nsample = 0;
-    u->say = false;
-    u->group_size = u->pair->factor->collective ? r->c->size : 1;
-    if (u->pair->factor->collective)
-        return st;
-    device_plan p;
-    const device_wants exact = {.factor = FACTOR_PARAM_DENSE,
-                                .product = PRODUCT_PARAM_EXACT,
-                                .rows = nrow,
-                                .way = u->inverse != NULL ? COMMAND_FILTER : COMMAND_MATRIX,
-                                .nlayer = r->sizes.nlayer,
-                                .width = u->width,
-                                .room = room_of_device(r)};
-    TRY(device_plan_choose(&exact, u->s, &r->u.o, &p));
-    u->pair = p.pair;
-    u->planned = p.fits;
-    u->one_target = (double)device_plan_bytes(&p, 1);
-done:
-    return st;
-}
-
 status run_without_devices(run *r, status st) {
-    if (r->device.be == NULL || r->device.own || st != MOAO_INTERNAL)
-        return st;                    /* what memory is free at the moment changes nothing */
-    name_pair(&r->u.par, r->pl.pair); /* its facts say so */
+    if (!r->mach.devices || r->mach.own || st != MOAO_INTERNAL)
+        return st;                      /* what memory is free at the moment changes nothing */
+    request_name(&r->req, r->pl->pair); /* its facts say so */
     TRY(leave_devices(r, st));
     if (is_root(r))
-        progress_note("computing on the CPU: %s", r->device.text);
-    r->rep.dgemm = r->room.rate;
-    st = make_plan(r, r->pl.chunk);
+        progress_note("computing on the CPU: %s", r->mach.text);
+    r->rep.dgemm = r->mach.rate;
+    st = make_plan(r, r->pl->chunk);
 done:
     return st;
+}
+
+command_matrix run_command(const run *r, const double *p) {
+    command_matrix of = {.p = p, .inverse = p == r->dplus ? r->inverse : NULL};
+    if (r->u.s.fit.phase)
+        psf_points(r->u.ps, &of.x, &of.y);
+    return of;
 }
 
 static status try_executor(run *r) {
-    const obsseq_setup u = {.tor = run_tor_setup(r),
-                            .ps = r->u.ps,
-                            .mirror = r->u.o.budget ? &r->mirror : NULL,
-                            .edge = r->acc.edge,
-                            .tolerance = r->u.par.compute_mixed_tolerance};
+    const command_matrix proj = run_command(r, r->dplus);
     int chunk;
     status st;
-    TRY(obsseq_open(&u, &r->seq, &chunk));
-    if (chunk < r->pl.chunk && is_root(r))
+    TRY(tor_open(r->c, &r->u.s, &r->rep, r->pl, &proj, &r->seq.t));
+    TRY(obsseq_open(r->u.ps, r->u.o.budget ? &r->mirror : NULL, r->u.par->compute_mixed_tolerance,
+                    &r->seq, &chunk));
+    if (chunk < r->chunk && is_root(r))
         progress_note("the device has room for %d target%s at a time, not %d", chunk,
-                      text_plural(chunk), r->pl.chunk);
-    r->pl.chunk = chunk < r->pl.chunk ? chunk : r->pl.chunk;
+                      text_plural(chunk), r->chunk);
+    r->chunk = chunk < r->chunk ? chunk : r->chunk;
 done:
+    if (st != MOAO_OK)
+        obsseq_close(&r->seq);
     return st;
 }
 
@@ -411,7 +316,7 @@ done:
 /* Collective. D+ and H on the devices; *made: they are exact. A device that cannot do it is told of
  * when the executor is opened. */
 static status command_of_device(run *r, command_inverse *inverse, bool *made) {
-    status st = command_init_device(r->c, &r->u.s, r->device.be, r->dplus, inverse);
+    status st = command_init_device(r->c, &r->u.s, r->mach.be, r->dplus, inverse);
     *made = st == MOAO_OK && command_exact(inverse);
     if (st == MOAO_MEMORY || st == MOAO_INTERNAL) {
         status_clear();
@@ -425,7 +330,7 @@ static status command_of_device(run *r, command_inverse *inverse, bool *made) {
 static status make_command(run *r) {
     const sys *s = &r->u.s;
     const size_t v = (size_t)s->dm.nact;
-    bool keep = r->way != COMMAND_MATRIX, made = false;
+    bool keep = r->req.way != COMMAND_MATRIX, made = false;
     command_inverse inverse;
     status st = ALLOC(r->dplus, v * sys_fit_rows(s), "command matrix D+");
     if (s->fit.phase) {
@@ -458,7 +363,7 @@ status run_prepare_stages(run *r) {
     if (r->u.o.budget)
         TRY(mirror_budget_init(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));
     verify_init(r->c, &r->u, r->dplus, &r->ver);
-    r->rep.flops[STAGE_SETUP] = r->pl.flops[STAGE_SETUP] / r->c->size;
+    r->rep.flops[STAGE_SETUP] = r->pl->flops[STAGE_SETUP] / r->c->size;
     r->rep.wall[STAGE_SETUP] = report_now() - from;
     if (is_root(r))
         machine_warn();
@@ -472,45 +377,45 @@ void run_announce(const run *r) {
     progress_note("%d sensor%s, %zu measurements, %d actuators", s->nsensor,
                   text_plural(s->nsensor), s->m, s->dm.nact);
     progress_note("%d target%s, %d at a time; %d reconstructor%s, %d exposure%s", s->ntarget,
-                  text_plural(s->ntarget), r->pl.chunk, r->u.a.ntor, text_plural(r->u.a.ntor),
+                  text_plural(s->ntarget), r->pl->chunk, r->u.a.ntor, text_plural(r->u.a.ntor),
                   r->u.a.nexposure, text_plural(r->u.a.nexposure));
     progress_note("%d rank%s of %d thread%s on %d node%s, %.2f GB a rank", c->size,
                   text_plural(c->size), c->threads, text_plural(c->threads), c->nnode,
                   text_plural(c->nnode), r->rep.planned / 1e9);
-    if (r->device.be != NULL)
-        progress_note("%s: %s", r->device.be->name, r->device.text);
-    if (r->pl.pair->factor->compressed)
+    if (r->mach.devices)
+        progress_note("%s: %s", r->mach.be->name, r->mach.text);
+    if (r->pl->pair->factor->compressed)
         progress_note("the factor of Cmm is compressed by tiles: about %.2f GB of %.2f, mean rank "
                       "%.0f of %d",
-                      r->sizes.ranks.bytes / 1e9, r->sizes.ranks.bytes_dense / 1e9,
-                      r->sizes.ranks.mean, r->sizes.ranks.tile);
-    if (r->pl.pair->factor->compressed && plan_members(&r->u.par, &r->room) > 1)
+                      r->pl->ranks->bytes / 1e9, r->pl->ranks->bytes_dense / 1e9,
+                      r->pl->ranks->mean, r->pl->ranks->tile);
+    if (r->pl->pair->factor->compressed && r->pl->members > 1)
         progress_note("it is distributed: each of %d ranks keeps its tile rows alone",
-                      plan_members(&r->u.par, &r->room));
-    if (r->pl.pair->factor == &factor_host)
+                      r->pl->members);
+    if (r->pl->pair->factor == &factor_host)
         progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
                       "passes by");
-    if (r->pl.pair->factor == &factor_fp16_host)
+    if (r->pl->pair->factor == &factor_fp16_host)
         progress_note("the factor of Cmm fits there in FP16 only: it is computed in the host's "
                       "memory");
     if (r->acc.exposures)
         progress_note("%s, checked on target %d of %s",
-                      r->pl.pair->product->fp16 ? "mixed precision" : r->pl.pair->name,
+                      r->pl->pair->product->fp16 ? "mixed precision" : r->pl->pair->name,
                       r->acc.edge + 1,
-                      r->u.par.compute_mixed_samples > 1 ? "sampled exposures" : "every exposure");
-    else if (plan_wants_mixed(&r->u.par) && !r->pl.pair->factor->compressed)
+                      r->u.par->compute_mixed_samples > 1 ? "sampled exposures" : "every exposure");
+    else if (request_mixed(&r->req) && !r->pl->pair->factor->compressed)
         progress_note(
             "compute.precision: mixed needs a GPU that holds the factor in FP16; computing "
             "in double precision");
-    if (r->device.be == NULL && r->device.text[0] != '\0')
-        progress_note("computing on the CPU: %s", r->device.text);
+    if (!r->mach.devices && r->mach.text[0] != '\0')
+        progress_note("computing on the CPU: %s", r->mach.text);
     progress_note("results in %s", r->dir);
 }
 
 /* As the user says, else as many as the case is large enough for. */
 void run_choose_threads(const run *r, comm *c) {
-    if (r->u.par.compute_threads > 0)
-        comm_set_threads(c, r->u.par.compute_threads);
+    if (r->u.par->compute_threads > 0)
+        comm_set_threads(c, r->u.par->compute_threads);
     else if (comm_threads_asked() == 0)
         comm_set_threads(c, plan_threads(&r->u.s, c->threads));
 }

@@ -17,18 +17,17 @@ typedef struct {
     const cmdline *cl;
     const char *dir;
     setup u;
-    machine_room room;
-    plan_sizes sizes;
-    plan pl;
+    machine mach;   /* what there is, */
+    request req;    /* what is asked for, */
+    const plan *pl; /* and what follows; its request and machine stay as they are */
+    int chunk;      /* targets at a time: the plan's, or fewer where a device has room for fewer */
     report rep;
-    device_choice device;
     obsseq seq; /* the executor */
     accuracy acc;
     verify ver;
     store *st;            /* rank 0 only */
     double *dplus;        /* P: D+, v x t, or F where commands are fitted to the phase */
     double *inverse;      /* H of D+ = H D' (tor/command.h), v x v; NULL: D+ is applied as it is */
-    command_way way;      /* in which D+ is applied, if H is exact */
     mirror_budget mirror; /* where an error budget is wanted */
     unsigned char *done;  /* [nexposure][ntarget] */
     bool finished;        /* the directory holds the results already */
@@ -67,11 +66,8 @@ static inline result_block run_block(const run *r, int exposure, int t0, int nt)
  * the parameters ask for (job/accuracy.h). ex: exposures, by their numbers. */
 status run_factor(run *r, int k, const profile *p, obsexposure *ex);
 
-/* Local. What computes; and what computes as that does, but exactly and one target at a time, its
- * rows (nrow, projected by proj) on all ranks that work in lockstep. MOAO_INPUT where a device has
- * no room. */
-tor_setup run_tor_setup(run *r);
-status run_single_setup(run *r, const double *proj, int nrow, report *rep, tor_setup *u);
+/* Local. P = p of this run: D+, with H where that is, F, or another one. */
+command_matrix run_command(const run *r, const double *p);
 /* Collective. After a failure `st` of devices at the start: the CPU takes their place, where the
  * user left that open. */
 status run_without_devices(run *r, status st);

@@ -96,6 +96,7 @@ status setup_choose(params *par) {
     TRY(sys_init(par, &s));
     TRY(atmos_init(par, &s, &a));
     choose_oversampling(par, &s, &a);
+    st = static_map_name(par);
 done:
     atmos_free(&a);
     sys_free(&s);
@@ -126,20 +127,25 @@ void params_psf_opts(const params *par, psf_opts *o) {
 
 status setup_init(const comm *c, const cmdline *cl, setup *u) {
     memset(u, 0, sizeof *u);
+    params *par = NULL;
     status st;
-    TRY(params_load(c, cl->nfile, cl->files, cl->noverride, cl->overrides, &u->par));
-    st = check_sizes(&u->par);
+    TRY(comm_agree(c, ALLOC(par, 1, "parameters")));
+    u->par = par;
+    TRY(params_load(c, cl->nfile, cl->files, cl->noverride, cl->overrides, par));
+    st = check_sizes(par);
     if (st == MOAO_OK)
-        st = sys_init(&u->par, &u->s);
+        st = sys_init(par, &u->s);
     if (st == MOAO_OK)
-        st = atmos_init(&u->par, &u->s, &u->a);
+        st = atmos_init(par, &u->s, &u->a);
+    if (st == MOAO_OK)
+        st = static_map_name(par);
     TRY(comm_agree(c, st));
-    choose_oversampling(&u->par, &u->s, &u->a);
-    params_psf_opts(&u->par, &u->o);
+    choose_oversampling(par, &u->s, &u->a);
+    params_psf_opts(u->par, &u->o);
     u->s.fit.points = u->s.fit.phase ? psf_points_of(&u->s, &u->o) : 0;
     if (u->o.crop == 0)
         u->o.crop = CROP_DEFAULT;
-    TRY(static_map_read(c, &u->par, &u->map));
+    TRY(static_map_read(c, u->par, &u->map));
     u->o.map = u->map.map.path != NULL ? &u->map.map : NULL;
     st = psf_sizes_of(&u->s, &u->o, &u->grid);
     u->o.crop = u->grid.crop;
@@ -157,13 +163,15 @@ void setup_free(setup *u) {
     static_map_free(&u->map);
     atmos_free(&u->a);
     sys_free(&u->s);
-    params_free(&u->par);
+    if (u->par != NULL)
+        params_free((params *)u->par);
+    free((void *)u->par);
     memset(u, 0, sizeof *u);
 }
 
 /* What is asked for beyond the images of the PSF. */
 static void warn_images(const setup *u) {
-    const params *par = &u->par;
+    const params *par = u->par;
     const int n = u->grid.grid;
     double box = 0, field = INFINITY, lambda = 0;
     for (int i = 0; i < u->o.nbox; i++)
@@ -239,11 +247,12 @@ static void warn_bands(const setup *u) {
     for (int i = 0; i < u->s.nsensor; i++) {
         const sensor *o = &u->s.sensors[i];
         if (o->noise.variance >= 0 || o->noise.photons > 0 || !(o->noise.zero > 0) ||
-            u->par.sensors.v[i].band != BAND_AUTO)
+            u->par->sensors.v[i].band != BAND_AUTO)
             continue;
         first = n++ == 0 ? o : first;
     }
-    if ((u->par.errors_sodium_altitude > 0 || u->par.errors_sodium_drift > 0) && !(u->o.focus > 0))
+    if ((u->par->errors_sodium_altitude > 0 || u->par->errors_sodium_drift > 0) &&
+        !(u->o.focus > 0))
         progress_warn("errors.sodium_altitude and sodium_drift have no effect: there is no laser "
                       "star, or a drift without errors.sodium_interval");
     if (n > 0)
@@ -255,7 +264,7 @@ static void warn_bands(const setup *u) {
 
 status setup_warn(const setup *u) {
     char **line = NULL;
-    int n = params_warnings(&u->par, &u->s, &u->a, &line);
+    int n = params_warnings(u->par, &u->s, &u->a, &line);
     for (int i = 0; i < n; i++)
         progress_warn("%s", line[i]);
     params_free_warnings(n, line);

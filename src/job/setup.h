@@ -13,7 +13,7 @@
 #include <stdbool.h>
 
 typedef struct {
-    params par;
+    const params *par; /* nothing writes to them once they are loaded */
     sys s;
     atmos a;
     psf_opts o; /* crop resolved */
@@ -25,8 +25,8 @@ typedef struct {
 /* Collective. Reads and checks the parameters and derives geometry and atmosphere: sizes, nothing
  * that is large. MOAO_INPUT, from counts alone, for a case beyond any machine. */
 status setup_init(const comm *c, const cmdline *cl, setup *u);
-/* Local. Parameters that setup_init chooses where they are not given (psf.oversampling), as the
- * effective parameters of a run have them. */
+/* Local. The end of loading: parameters that are chosen where they are not given
+ * (psf.oversampling), as the effective parameters of a run have them. */
 status setup_choose(params *par);
 /* Local. What the parameters ask of the psf stage; the lists are borrowed from par. */
 void params_psf_opts(const params *par, psf_opts *o);

@@ -330,12 +330,15 @@ done:
     return st;
 }
 
-status static_map_read(const comm *c, params *par, static_map *m) {
+status static_map_name(params *par) {
+    return par->errors_static_map != NULL ? make_absolute(&par->errors_static_map) : MOAO_OK;
+}
+
+status static_map_read(const comm *c, const params *par, static_map *m) {
     status st = MOAO_OK;
     *m = (static_map){0};
     if (par->errors_static_map == NULL)
         return st;
-    TRY(comm_agree(c, make_absolute(&par->errors_static_map)));
     if (c->rank == 0)
         st = prepare(par, par->errors_static_map, m);
     TRY(comm_agree(c, st));

@@ -20,9 +20,11 @@ typedef struct {
  * its unit (BUNIT: nm, um or m; none: nm), the size of a pixel (errors.static_pixel, or CDELT1 with
  * CUNIT1 m, or the diameter over the columns), a finite value in every pixel that lies in the pupil
  * (those on its edge may lack one, those outside do not count). The map is linear between its
- * pixels where that keeps their rms to 0.5 %, else constant over each of them. The file's name in
- * par becomes an absolute one, which the effective parameters state. free: fine on {0}. */
-status static_map_read(const comm *c, params *par, static_map *m);
+ * pixels where that keeps their rms to 0.5 %, else constant over each of them. free: fine on {0}.
+ */
+status static_map_read(const comm *c, const params *par, static_map *m);
+/* Local. The file's name in par becomes an absolute one, which the effective parameters state. */
+status static_map_name(params *par);
 /* What is doubtful about a map that was read, as warnings. Local. */
 void static_map_warn(const static_map *m);
 void static_map_free(static_map *m);

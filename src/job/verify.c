@@ -20,7 +20,7 @@ void verify_init(const comm *c, const setup *u, const double *dplus, verify *v) 
     *v = (verify){.c = c,
                   .s = &u->s,
                   .dplus = dplus,
-                  .mode = u->par.compute_verify,
+                  .mode = u->par->compute_verify,
                   .points = u->o.phase ? psf_points_of(&u->s, &u->o) : 0};
 }
 

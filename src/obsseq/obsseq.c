@@ -51,19 +51,21 @@ done:
     return st;
 }
 
-status obsseq_open(const obsseq_setup *u, obsseq *o, int *chunk) {
-    tor_setup of = u->tor;
+status obsseq_open(psf *ps, const mirror_budget *mirror, double tolerance, obsseq *o, int *chunk) {
+    const comm *c = o->t.e.c;
+    int64_t beside = 0;
     status st;
-    *o = (obsseq){.ps = u->ps, .edge = u->edge, .tolerance = u->tolerance, .keep = u->keep};
-    TRY(tor_open(&u->tor, &o->t));
-    o->t.e.phase = psf_is_phase(u->ps);
-    TRY(comm_agree(u->tor.c, take_imager(o)));
-    TRY(comm_agree(u->tor.c, phase_open(&o->t, u->ps, &o->phase, &of.beside)));
-    TRY(comm_agree(u->tor.c, budget_open(&o->t, u->ps, u->mirror, &o->budget)));
-    TRY(tor_take(&o->t, &of, chunk));
+    *o = (obsseq){.t = o->t,
+                  .ps = ps,
+                  .edge = o->t.plan->sample,
+                  .tolerance = tolerance,
+                  .keep = o->t.plan->keep};
+    o->t.e.phase = psf_is_phase(ps);
+    TRY(comm_agree(c, take_imager(o)));
+    TRY(comm_agree(c, phase_open(&o->t, ps, &o->phase, &beside)));
+    TRY(comm_agree(c, budget_open(&o->t, ps, mirror, &o->budget)));
+    st = tor_take(&o->t, beside, chunk);
 done:
-    if (st != MOAO_OK)
-        obsseq_close(o);
     return st;
 }
 

@@ -12,15 +12,6 @@
 #include "store/store.h"
 #include "tor/tor.h"
 
-typedef struct { /* borrowed */
-    tor_setup tor;
-    psf *ps;
-    const mirror_budget *mirror; /* NULL: no error budget */
-    int edge; /* of an operator that is not exact: the target that is computed in both ways */
-    double tolerance; /* largest difference of a Strehl ratio or ensquared energy of it */
-    bool keep; /* what images are made of is kept of every target, to interpolate between them */
-} obsseq_setup;
-
 typedef struct {
     tor t;
     psf *ps;
@@ -54,8 +45,11 @@ typedef struct {  /* what an exposure has in common for all targets and chunks; 
 } obsexposure;
 void obsexposure_free(obsexposure *ex);
 
-/* Collective. tor_open and tor_take, with what makes PSFs. close: fine on {0}. */
-status obsseq_open(const obsseq_setup *u, obsseq *o, int *chunk);
+/* Collective. What makes PSFs for an executor that tor_open has opened, then tor_take. mirror:
+ * NULL, no error budget. tolerance: largest difference of a Strehl ratio or ensquared energy of the
+ * plan's sampled target, where the operator is not exact. close, which closes the executor too:
+ * fine on {0}. */
+status obsseq_open(psf *ps, const mirror_budget *mirror, double tolerance, obsseq *o, int *chunk);
 void obsseq_close(obsseq *o);
 
 typedef struct {       /* how an exposure of a chunk is computed, where the operator is not exact */

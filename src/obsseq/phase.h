@@ -25,7 +25,7 @@ size_t phase_target_bytes(size_t points, size_t rows);
 /* What an operator with `share` takes more of each target. */
 size_t phase_share_bytes(const sys *s, const psf_opts *o);
 
-/* Local. Before tor_take. *beside: doubles to be kept of each target (tor_setup); close: fine on
+/* Local. Before tor_take. *beside: doubles to be kept of each target (tor_take); close: fine on
  * {0}. */
 status phase_open(tor *t, const psf *ps, phase_term *ph, int64_t *beside);
 void phase_close(tor *t, phase_term *ph);

@@ -92,19 +92,21 @@ status linop_register(const linop_pair *pair) {
     return status_fail(MOAO_INPUT, "operator: there are %d already", MOST);
 }
 
-void linop_bytes_of(const linop_pair *pair, const linop_case *z, linop_bytes *b) {
-    pair->factor->bytes(z, b);
-    pair->product->bytes(z, pair->factor, b);
+void linop_bytes(const sys *s, plan *p) {
+    const linop_pair *pair = p->pair;
+    pair->factor->bytes(s, p);
+    pair->product->bytes(s, pair->factor, p);
     if (pair->factor->together && !pair->product->together) /* Y of each: samples of its solve */
-        b->target += (size_t)(z->rows * z->rows) * sizeof(double);
+        p->target += (size_t)p->rows * (size_t)p->rows * sizeof(double);
 }
 
-status linop_open(const linop_pair *pair, engine *e, const linop_setup *u, linop **out) {
+status linop_open(engine *e, const plan *p, const double *proj, linop **out) {
+    const linop_pair *pair = p->pair;
     linop *o = NULL;
     status st;
     TRY(comm_agree(e->c, ALLOC(o, 2, "operator")));
-    TRY(pair->factor->open(e, u, &o->f));
-    TRY(pair->product->open(e, u, o->f, &o->x));
+    TRY(pair->factor->open(e, p, proj, &o->f));
+    TRY(pair->product->open(e, p, proj, o->f, &o->x));
     o->f->refines = o->x->kind->refined;
     o->factor = o->f->kind;
     o->product = o->x->kind;

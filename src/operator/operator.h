@@ -52,11 +52,14 @@ status linop_register(const linop_pair *pair);
 int linop_number(const linop_pair *pair);
 const linop_pair *linop_numbered(long number);
 
-/* Local; no device is needed. Adds items and what a target takes. */
-void linop_bytes_of(const linop_pair *pair, const linop_case *z, linop_bytes *b);
+/* Local; no device is needed. Adds items of memory and what a target takes, by the pair of the
+ * plan.
+ */
+void linop_bytes(const sys *s, plan *p);
 
-/* Collective. Takes memory; e and u->proj stay until close. close: NULL is fine. */
-status linop_open(const linop_pair *pair, engine *e, const linop_setup *u, linop **o);
+/* Collective. Takes memory. proj: P on the device, rows x t; e and proj stay until close. close:
+ * NULL is fine. */
+status linop_open(engine *e, const plan *p, const double *proj, linop **o);
 void linop_close(linop *o);
 
 /* The memory of n targets: doubles in front of all W; doubles from its start that the factor wants;

@@ -32,49 +32,48 @@ int64_t fp16_area(int64_t m, int64_t t, int64_t v, int64_t width) {
     return engine_aligned(max_of(differences(m, width), solve));
 }
 
-static void bytes(const linop_case *c, const factor_kind *by, linop_bytes *b) {
-    const size_t m = c->s->m, t = sys_fit_rows(c->s), v = (size_t)c->rows, w = c->width,
-                 np = (size_t)c->points;
+static void bytes(const sys *s, const factor_kind *by, plan *p) {
+    const size_t m = s->m, t = sys_fit_rows(s), v = (size_t)p->rows, w = p->width,
+                 np = (size_t)p->points;
     const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
-    const size_t nk = (size_t)tiptilt_constants(c->s);
-    const size_t v8 = (size_t)fp16_rows(c->rows), t8 = (size_t)fp16_rows((int64_t)t),
+    const size_t nk = (size_t)tiptilt_constants(s);
+    const size_t v8 = (size_t)fp16_rows(p->rows), t8 = (size_t)fp16_rows((int64_t)t),
                  np8 = (size_t)fp16_rows((int64_t)np);
-    const size_t area = (size_t)fp16_area((int64_t)m, (int64_t)t, c->rows, (int64_t)w) * d;
+    const size_t area = (size_t)fp16_area((int64_t)m, (int64_t)t, p->rows, (int64_t)w) * d;
     const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
-    linop_add(b, "difference of two T; before it, making of W", area);
-    linop_add(b, "W of the sampled target in double precision", v * m * d);
-    linop_add(b, "D+ in FP16, panels",
-              2 * v8 * t * h + (longest + w + v) * w * f + (2 * t8 + v) * w * h);
+    plan_add(p, "difference of two T; before it, making of W", area);
+    plan_add(p, "W of the sampled target in double precision", v * m * d);
+    plan_add(p, "D+ in FP16, panels",
+             2 * v8 * t * h + (longest + w + v) * w * f + (2 * t8 + v) * w * h);
     if (np > 0)
-        linop_add(b, "FP16 covariances of the phase on the pupil",
-                  np8 * (2 * (w + 1) * h + v * f) + np * f);
+        plan_add(p, "FP16 covariances of the phase on the pupil",
+                 np8 * (2 * (w + 1) * h + v * f) + np * f);
     else
-        linop_add(b, "Ctm of a sensor in FP16", block_size(c->s) * h);
-    linop_add(b, "residual covariances of a target, and tip-tilt",
-              v * v * (d + f) + (m + v + nk) * nk * d);
-    linop_add(b, "tables of covariances of the sampled target",
-              matcov_target_bytes(c->s, c->nlayer));
-    b->per_target = "W of a target in FP16, D+ Ctm0 W'";
+        plan_add(p, "Ctm of a sensor in FP16", block_size(s) * h);
+    plan_add(p, "residual covariances of a target, and tip-tilt",
+             v * v * (d + f) + (m + v + nk) * nk * d);
+    plan_add(p, "tables of covariances of the sampled target", matcov_target_bytes(s, p->nlayer));
+    p->per_target = "W of a target in FP16, D+ Ctm0 W'";
     const size_t w16 = 2 * v8 * m * h, w64 = v * m * d; /* targets that are solved for together */
-    b->target = (by->together && w16 < w64 ? w64 : w16) + (v * v + v * nk) * d;
+    p->target = (by->together && w16 < w64 ? w64 : w16) + (v * v + v * nk) * d;
     if (by->compressed) {
-        linop_add(b, "a step of W in FP16", v8 * m * h);
-        b->least = m * (size_t)tlr_cmm_widest(c->s) * d;
+        plan_add(p, "a step of W in FP16", v8 * m * h);
+        p->least = m * (size_t)tlr_cmm_widest(s) * d;
     }
     if (by->split && !by->on_host) /* which is computed in the product's memory, too */
-        b->least = b->least > area ? b->least - area : 0;
+        p->least = p->least > area ? p->least - area : 0;
 }
 
 /* dT takes less than without, but its room is that of the solve at least. */
-static void bytes_lattice(const linop_case *c, const factor_kind *by, linop_bytes *b) {
+static void bytes_lattice(const sys *s, const factor_kind *by, plan *p) {
     struct lattice_pairs a;
     size_t plans = 0;
-    bytes(c, by, b);
-    if (lattice_pairs_init(c->s, &a) == MOAO_OK)
-        plans = lattice_pairs_bytes(c->s, &a, TOEPLITZ_FP16, c->rows, c->host);
+    bytes(s, by, p);
+    if (lattice_pairs_init(s, &a) == MOAO_OK)
+        plans = lattice_pairs_bytes(s, &a, TOEPLITZ_FP16, p->rows, p->host);
     lattice_pairs_close(NULL, &a);
-    linop_add(b, "sensors on a lattice: W T, transforms, work",
-              plans + (size_t)c->rows * c->s->m * sizeof(float));
+    plan_add(p, "sensors on a lattice: W T, transforms, work",
+             plans + (size_t)p->rows * s->m * sizeof(float));
 }
 
 static int64_t fp16_own(const product *base) {
@@ -110,11 +109,11 @@ static status take(fp16 *x, size_t count, size_t size, const char *what, void *p
     return engine_array(x->base.e, count * size, what, (void **)p);
 }
 
-static status take_arrays(fp16 *x, const linop_setup *u) {
+static status take_arrays(fp16 *x, const plan *p) {
     engine *e = x->base.e;
     const size_t m = (size_t)e->m, t = (size_t)e->t, v = (size_t)x->v, w = (size_t)e->width;
     const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
-    const size_t nk = (size_t)x->nk, np = (size_t)u->size.points;
+    const size_t nk = (size_t)x->nk, np = (size_t)p->points;
     const size_t v8 = (size_t)fp16_rows(x->v), t8 = (size_t)fp16_rows(e->t),
                  np8 = (size_t)fp16_rows((int64_t)np);
     const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
@@ -163,21 +162,21 @@ done:
     return st;
 }
 
-static status prepare(fp16 *x, const linop_setup *u) {
+static status prepare(fp16 *x, const plan *p, const double *proj) {
     engine *e = x->base.e;
     status st;
-    TRY(take_arrays(x, u));
+    TRY(take_arrays(x, p));
     TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, x->v, e->width))); /* reference */
     if (x->lattice_pairs)
         TRY(take_lattice_pairs(x));
     TRY(tiptilt_axes(e, x->axes));
     /* what lies above the diagonal stays 0, and what lies beyond the points */
     TRY(engine_zero(e, BACKEND_S, e->width, e->width, x->diag, e->width));
-    const int64_t pairs = fp16_rows(u->size.points) / 2; /* split FP16 have the room of a single */
+    const int64_t pairs = fp16_rows(p->points) / 2; /* split FP16 have the room of a single */
     for (int k = 0; k < 2; k++)
         TRY(engine_zero(e, BACKEND_S, pairs, e->width + 1, x->cpm[k], pairs));
-    TRY(fp16_exponent(x, BACKEND_D, x->v, e->t, u->proj, &x->ed));
-    st = e->be->fp16->split(e->ctx, BACKEND_D, 'A', x->v, e->t, x->ed, u->proj, x->v, x->dplus[0],
+    TRY(fp16_exponent(x, BACKEND_D, x->v, e->t, proj, &x->ed));
+    st = e->be->fp16->split(e->ctx, BACKEND_D, 'A', x->v, e->t, x->ed, proj, x->v, x->dplus[0],
                             fp16_rows(x->v), x->dplus[1], fp16_rows(x->v));
 done:
     return st;
@@ -203,8 +202,8 @@ static void fp16_close(product *base) {
     free(x);
 }
 
-static status open_kind(engine *e, const linop_setup *u, factor *f, const product_kind *kind,
-                        product **out) {
+static status open_kind(engine *e, const plan *p, const double *proj, factor *f,
+                        const product_kind *kind, product **out) {
     fp16 *x = NULL;
     status st = comm_agree(e->c, ALLOC(x, 1, "mixed precision"));
     if (st != MOAO_OK)
@@ -213,12 +212,12 @@ static status open_kind(engine *e, const linop_setup *u, factor *f, const produc
     x->exact = (fp16_exact){.base = {.kind = &fp16_exact_kind, .e = e, .f = f}, .of = x};
     x->exact.target = -1;
     x->lattice_pairs = kind == &product_fp16_lattice;
-    x->v = u->size.rows;
+    x->v = p->rows;
     x->nk = tiptilt_constants(e->s);
-    x->proj = u->proj;
+    x->proj = proj;
     x->split = f->kind->split;
-    st = ALLOC(x->ew, (size_t)u->most, "exponents of W");
-    TRY(comm_agree(e->c, st == MOAO_OK ? prepare(x, u) : st));
+    st = ALLOC(x->ew, (size_t)p->most, "exponents of W");
+    TRY(comm_agree(e->c, st == MOAO_OK ? prepare(x, p, proj) : st));
     if (!x->split && !f->kind->together)
         x->base.solve_in = x->exact.w;
 done:
@@ -230,12 +229,13 @@ done:
     return st;
 }
 
-static status fp16_open(engine *e, const linop_setup *u, factor *f, product **out) {
-    return open_kind(e, u, f, &product_fp16, out);
+static status fp16_open(engine *e, const plan *p, const double *proj, factor *f, product **out) {
+    return open_kind(e, p, proj, f, &product_fp16, out);
 }
 
-static status fp16_open_lattice(engine *e, const linop_setup *u, factor *f, product **out) {
-    return open_kind(e, u, f, &product_fp16_lattice, out);
+static status fp16_open_lattice(engine *e, const plan *p, const double *proj, factor *f,
+                                product **out) {
+    return open_kind(e, p, proj, f, &product_fp16_lattice, out);
 }
 
 static status fp16_made(product *base, const profile *p) {

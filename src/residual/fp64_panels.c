@@ -15,18 +15,18 @@ typedef struct {
     int *count;    /* NULL, or [2 ranks]: of the gathering, which must not fail on one rank */
 } panels;
 
-static void bytes(const linop_case *z, const factor_kind *f, linop_bytes *b) {
-    const size_t m = z->s->m, v = (size_t)z->rows, d = sizeof(double);
+static void bytes(const sys *s, const factor_kind *f, plan *p) {
+    const size_t m = s->m, v = (size_t)p->rows, d = sizeof(double);
     if (!f->lends_panel)
-        linop_add(b, "panel of Cmm of an exposure", m * z->width * d);
-    b->per_target = "W and residual covariance of a target";
-    b->target = v * m * d + v * v * d + matcov_target_bytes(z->s, z->nlayer);
+        plan_add(p, "panel of Cmm of an exposure", m * p->width * d);
+    p->per_target = "W and residual covariance of a target";
+    p->target = v * m * d + v * v * d + matcov_target_bytes(s, p->nlayer);
 }
 
-static void bytes_collective(const linop_case *z, const factor_kind *f, linop_bytes *b) {
+static void bytes_collective(const sys *s, const factor_kind *f, plan *p) {
     (void)f;
-    b->per_target = "W of a target";
-    b->target = (size_t)z->rows * (z->s->m + (size_t)z->rows) * sizeof(double);
+    p->per_target = "W of a target";
+    p->target = (size_t)p->rows * (s->m + (size_t)p->rows) * sizeof(double);
 }
 
 static void panels_close(product *base) {
@@ -38,7 +38,7 @@ static void panels_close(product *base) {
     free(x);
 }
 
-static status open_kind(engine *e, const linop_setup *u, factor *f, const product_kind *kind,
+static status open_kind(engine *e, const plan *p, factor *f, const product_kind *kind,
                         product **out) {
     panels *x = NULL;
     status st;
@@ -51,7 +51,7 @@ static status open_kind(engine *e, const linop_setup *u, factor *f, const produc
         x->panel = x->mine;
     }
     if (kind == &product_panels)
-        TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, u->size.rows, e->width)));
+        TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, p->rows, e->width)));
 done:
     if ((st = comm_agree(e->c, st)) != MOAO_OK) {
         panels_close((product *)x);
@@ -84,8 +84,9 @@ static status panels_columns(product *base, const wrows *w, int64_t j, int64_t n
 
 /* --- with any factor */
 
-static status panels_open(engine *e, const linop_setup *u, factor *f, product **out) {
-    return open_kind(e, u, f, &product_panels, out);
+static status panels_open(engine *e, const plan *p, const double *proj, factor *f, product **out) {
+    (void)proj;
+    return open_kind(e, p, f, &product_panels, out);
 }
 
 static status panels_panel(product *base, int64_t j, int64_t n) {
@@ -112,8 +113,10 @@ const product_kind product_panels = {
 
 /* --- with a factor in the host's memory */
 
-static status streamed_open(engine *e, const linop_setup *u, factor *f, product **out) {
-    return open_kind(e, u, f, &product_streamed, out);
+static status streamed_open(engine *e, const plan *p, const double *proj, factor *f,
+                            product **out) {
+    (void)proj;
+    return open_kind(e, p, f, &product_streamed, out);
 }
 
 /* What lies above the diagonal of a panel of T: products read it, fills leave it alone. */
@@ -157,8 +160,10 @@ const product_kind product_streamed = {
 
 /* --- on collective ranks */
 
-static status collective_open(engine *e, const linop_setup *u, factor *f, product **out) {
-    return open_kind(e, u, f, &product_collective, out);
+static status collective_open(engine *e, const plan *p, const double *proj, factor *f,
+                              product **out) {
+    (void)proj;
+    return open_kind(e, p, f, &product_collective, out);
 }
 
 /* Columns j .. j + n of T, from row j on, on every rank. */

@@ -10,13 +10,13 @@ typedef struct {
     double *diag; /* width x m: blocks of T on the diagonal side by side, 0 above their diagonals */
 } stored;
 
-static void bytes(const linop_case *z, const factor_kind *f, linop_bytes *b) {
-    const size_t m = z->s->m, v = (size_t)z->rows, d = sizeof(double);
+static void bytes(const sys *s, const factor_kind *f, plan *p) {
+    const size_t m = s->m, v = (size_t)p->rows, d = sizeof(double);
     (void)f;
-    linop_add(b, "its blocks on the diagonal", m * z->width * d);
-    linop_add(b, "residual covariance of a target", v * v * d);
-    b->per_target = "W of a target";
-    b->target = v * m * d;
+    plan_add(p, "its blocks on the diagonal", m * p->width * d);
+    plan_add(p, "residual covariance of a target", v * v * d);
+    p->per_target = "W of a target";
+    p->target = v * m * d;
 }
 
 static void stored_close(product *base) {
@@ -27,11 +27,11 @@ static void stored_close(product *base) {
     free(x);
 }
 
-static status stored_open(engine *e, const linop_setup *u, factor *f, product **out) {
+static status stored_open(engine *e, const plan *p, const double *proj, factor *f, product **out) {
     const int64_t m = e->m, w = e->width;
     stored *x = NULL;
     status st;
-    (void)u;
+    (void)p, (void)proj;
     TRY(ALLOC(x, 1, "T of an exposure"));
     x->base = (product){.kind = &product_stored, .e = e, .f = f};
     TRY(engine_doubles(e, w * m, "blocks of Cmm", &x->diag));

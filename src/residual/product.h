@@ -33,11 +33,11 @@ typedef struct product_kind {
     bool refined;      /* what W Cmm0 leaves of B0 counts in full: compressed factors refine W */
     int width;         /* 0, or columns of a panel of a large system that fill a device evenly */
 
-    /* The plan's. Adds items, and what a target takes. */
-    void (*bytes)(const linop_case *z, const factor_kind *f, linop_bytes *b);
+    /* Adds items of memory to a plan (plan_add), and what a target takes. */
+    void (*bytes)(const sys *s, const factor_kind *f, plan *p);
 
-    /* Collective. Takes memory; e, u->proj and f stay until close. */
-    status (*open)(engine *e, const linop_setup *u, factor *f, product **x);
+    /* Collective. Takes memory; e, proj and f stay until close. */
+    status (*open)(engine *e, const plan *p, const double *proj, factor *f, product **x);
     void (*close)(product *x); /* NULL is fine */
 
     /* NULL: nothing. Doubles beside W of each target; doubles of its own in front of all W, which

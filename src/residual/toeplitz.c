@@ -70,34 +70,34 @@ static int64_t grid_own(const product *base) {
 
 /* --- memory */
 
-static void bytes(const linop_case *z, const factor_kind *by, linop_bytes *b) {
-    const size_t m = z->s->m, t = sys_fit_rows(z->s), v = (size_t)z->rows, f = sizeof(float),
+static void bytes(const sys *s, const factor_kind *by, plan *p) {
+    const size_t m = s->m, t = sys_fit_rows(s), v = (size_t)p->rows, f = sizeof(float),
                  d = sizeof(double);
-    const size_t nk = (size_t)tiptilt_constants(z->s);
+    const size_t nk = (size_t)tiptilt_constants(s);
     lattice_pairs a;
     int64_t numbers = 0;
     size_t plans = 0;
-    if (lattice_pairs_init(z->s, &a) == MOAO_OK) {
-        (void)lattice_pairs_pieces(z->s, &a, (int64_t)z->width, NULL, NULL, &numbers);
-        plans = lattice_pairs_bytes(z->s, &a, TOEPLITZ_S, z->rows, z->host);
+    if (lattice_pairs_init(s, &a) == MOAO_OK) {
+        (void)lattice_pairs_pieces(s, &a, (int64_t)p->width, NULL, NULL, &numbers);
+        plans = lattice_pairs_bytes(s, &a, TOEPLITZ_S, p->rows, p->host);
     }
-    product_exact(by)->bytes(z, by, b);
-    const bool tiles = z->host && matcov_tileable(z->s);
-    const double share = tiles ? pair_tiles_share(z->s) : 1;
+    product_exact(by)->bytes(s, by, p);
+    const bool tiles = p->host && matcov_tileable(s);
+    const double share = tiles ? pair_tiles_share(s) : 1;
     /* tiles are there twice while they are made */
-    const double cpm = (double)m * (double)z->points, more = fmax(cpm, (double)numbers);
-    linop_add(b, "toeplitz: covariances of other pairs of sensors",
-              (size_t)(share * (double)numbers + (tiles ? share * (more + cpm) : 0)) * f);
+    const double cpm = (double)m * (double)p->points, more = fmax(cpm, (double)numbers);
+    plan_add(p, "toeplitz: covariances of other pairs of sensors",
+             (size_t)(share * (double)numbers + (tiles ? share * (more + cpm) : 0)) * f);
     if (tiles)
-        linop_add(b, "toeplitz: products by tiles",
-                  (v * (size_t)z->points + pair_tiles_work_touched(z->s, z->points, z->rows)) * f);
-    linop_add(b, "toeplitz: sensors on a lattice transformed, work", plans);
-    linop_add(b, "toeplitz: W, W T and D+", v * (2 * m + t) * f + v * v * f + t * z->width * f);
-    linop_add(b, "toeplitz: tip-tilt constants", (m + v + nk) * nk * d);
-    b->per_target = "W of a target";
-    b->target = (v * m + v * nk) * d;
+        plan_add(p, "toeplitz: products by tiles",
+                 (v * (size_t)p->points + pair_tiles_work_touched(s, p->points, p->rows)) * f);
+    plan_add(p, "toeplitz: sensors on a lattice transformed, work", plans);
+    plan_add(p, "toeplitz: W, W T and D+", v * (2 * m + t) * f + v * v * f + t * p->width * f);
+    plan_add(p, "toeplitz: tip-tilt constants", (m + v + nk) * nk * d);
+    p->per_target = "W of a target";
+    p->target = (v * m + v * nk) * d;
     if (product_exact(by)->together)
-        linop_add(b, "residual covariance of a target", v * v * d);
+        plan_add(p, "residual covariance of a target", v * v * d);
     lattice_pairs_close(NULL, &a);
 }
 
@@ -106,15 +106,15 @@ static status floats(engine *e, int64_t count, const char *what, float **p) {
 }
 
 /* For products with tiles. */
-static status take_tiles(grid *x, const linop_setup *u) {
+static status take_tiles(grid *x, const plan *p) {
     engine *e = x->base.e;
     status st;
     x->base.kind = &tiled;
     TRY(clusters_init(e->s, 0, NULL, NULL, &x->sensors));
     TRY(pair_tiles_init(&x->sensors, x->like.of, false, &x->of_sensors, &x->unlike));
-    x->lwork = pair_tiles_work(e->s, u->size.points, x->v);
+    x->lwork = pair_tiles_work(e->s, p->points, x->v);
     TRY(floats(e, (int64_t)x->lwork, "products with tiles", &x->work));
-    st = floats(e, x->v * u->size.points, "W Cpm'", &x->ct);
+    st = floats(e, x->v * p->points, "W Cpm'", &x->ct);
 done:
     return st;
 }
@@ -143,13 +143,13 @@ done:
     return st;
 }
 
-static status take_memory(grid *x, const linop_setup *u) {
+static status take_memory(grid *x, const plan *p, const double *proj) {
     engine *e = x->base.e;
     const int64_t m = e->m, t = e->t, v = x->v, nk = x->nk;
     status st;
     TRY(find_outlined(x));
     TRY(lattice_pairs_init(e->s, &x->like));
-    TRY(by_tiles(e->mat, e->s) ? take_tiles(x, u) : take_pieces(x));
+    TRY(by_tiles(e->mat, e->s) ? take_tiles(x, p) : take_pieces(x));
     TRY(floats(e, v * m, "W", &x->w));
     TRY(floats(e, v * m, "W T", &x->wt));
     TRY(floats(e, v * t, "D+", &x->proj));
@@ -163,7 +163,7 @@ static status take_memory(grid *x, const linop_setup *u) {
     TRY(lattice_pairs_open(e, TOEPLITZ_S, v, &x->like));
     TRY(engine_work(e, lattice_pairs_workspace(e, &x->like, v)));
     TRY(tiptilt_axes(e, x->axes));
-    st = e->be->fp16->cast_to_single(e->ctx, v, t, u->proj, v, x->proj, v);
+    st = e->be->fp16->cast_to_single(e->ctx, v, t, proj, v, x->proj, v);
 done:
     return st;
 }
@@ -193,16 +193,16 @@ static void grid_close(product *base) {
     free(x);
 }
 
-static status grid_open(engine *e, const linop_setup *u, factor *f, product **out) {
+static status grid_open(engine *e, const plan *p, const double *proj, factor *f, product **out) {
     grid *x = NULL;
     status st = comm_agree(e->c, ALLOC(x, 1, "pairs of sensors"));
     if (st != MOAO_OK)
         goto done;
     x->base = (product){.kind = &product_toeplitz, .e = e, .f = f};
-    x->v = u->size.rows;
+    x->v = p->rows;
     x->nk = tiptilt_constants(e->s);
-    TRY(product_exact(f->kind)->open(e, u, f, &x->base.reference));
-    TRY(comm_agree(e->c, take_memory(x, u)));
+    TRY(product_exact(f->kind)->open(e, p, proj, f, &x->base.reference));
+    TRY(comm_agree(e->c, take_memory(x, p, proj)));
 done:
     if (st != MOAO_OK) {
         grid_close((product *)x);

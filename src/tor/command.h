@@ -3,6 +3,7 @@
 #define MOAO_COMMAND_H
 
 #include "base/comm.h"
+#include "engine/plan.h"
 #include "moao/backend_sparse.h"
 #include "system/system.h"
 
@@ -12,6 +13,13 @@ typedef struct {
     double *h;        /* v x v, the caller's */
     double condition; /* of M, in 1-norms, an estimate */
 } command_inverse;
+
+/* P of reconstructors W = P Ctm0 Cmm0^-1 (tor.h); borrowed. */
+typedef struct {
+    const double *p;       /* rows of W of a target x sys_fit_rows(s) */
+    const double *inverse; /* NULL, or H, rows x rows: P = H D', and P Ctm is made so */
+    const double *x, *y;   /* s->fit.phase: points that commands are fitted to [m] */
+} command_matrix;
 
 /* Collective. D+ = (I - 11'/v) [D'D + g (mu L'L + 11'/v)]^-1 D' (Model section 6) into dplus (v x
  * t, leading dimension v), whole on every rank. g = (206264.8/d_t)^2; L holds one row (1, -2, 1)
@@ -23,10 +31,6 @@ status command_init(const comm *c, const sys *s, double *dplus, command_inverse 
  * stands where command_exact says so. MOAO_MEMORY where a device or the host has no room. */
 status command_init_device(const comm *c, const sys *s, const backend *be, double *dplus,
                            command_inverse *inverse);
-
-/* How D+ is applied to covariances: as a matrix; by the filter, then H; or by the filter alone,
- * where H can wait until the end of an exposure (tor.h), else as the former. */
-typedef enum { COMMAND_MATRIX, COMMAND_FILTER, COMMAND_RAW } command_way;
 
 /* Local. The way on the host's processors or on another device, as far as it is known before M is.
  * Tests decide instead where D' has a filter (base/fault.h, "projection": matrix, filter, raw). */

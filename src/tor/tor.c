@@ -11,11 +11,12 @@ static bool y_of_each(const factor_kind *f, const product_kind *x) {
     return f->together || x->together;
 }
 
-static status take_arrays(tor *t, const tor_setup *u) {
+static status take_arrays(tor *t, bool inverse) {
     engine *e = &t->e;
+    const linop_pair *pair = t->plan->pair;
     const int64_t nlrow = t->t.nlrow, n = t->nsample;
     const int64_t rows =
-        u->pair->factor->collective ? t->most * nlrow + 1 : nlrow; /* one: for the truth term */
+        pair->factor->collective ? t->most * nlrow + 1 : nlrow; /* one: for the truth term */
     const size_t most = (size_t)t->most;
     status st;
     TRY(ALLOC(t->w, most, "targets of a device"));
@@ -24,16 +25,16 @@ static status take_arrays(tor *t, const tor_setup *u) {
     TRY(ALLOC(t->beside, most, "targets of a device"));
     TRY(ALLOC(t->target, most, "targets of a device"));
     TRY(engine_open(e));
-    if (!u->pair->factor->collective)
+    if (!pair->factor->collective)
         TRY(engine_doubles(e, e->rows * e->t, "the command matrix", &t->lent));
-    if (u->inverse != NULL) {
+    if (inverse) {
         TRY(engine_doubles(e, e->rows * e->width, "panels of D' Ctm", &t->q));
         if (t->raw)
             TRY(engine_doubles(e, e->rows * e->rows, "a residual covariance", &t->square));
-        if (!u->pair->factor->collective)
+        if (!pair->factor->collective)
             TRY(engine_doubles(e, e->rows * e->rows, "the inverse of the mirror", &t->lent_h));
     }
-    if (!y_of_each(u->pair->factor, u->pair->product))
+    if (!y_of_each(pair->factor, pair->product))
         TRY(engine_doubles(e, e->rows * e->rows, "a residual covariance", &t->one_y));
     TRY(engine_doubles(e, e->t * e->width, "panels of Ctm", &t->ctm));
     TRY(engine_doubles(e, rows * e->width, "panels of W T", &t->z));
@@ -45,15 +46,15 @@ done:
 }
 
 /* The points that W is fitted to, on the device. */
-static status take_points(tor *t, const tor_setup *u) {
+static status take_points(tor *t, const command_matrix *proj) {
     engine *e = &t->e;
     const int64_t n = e->t;
     status st = MOAO_OK;
     if (!e->s->fit.phase)
         return st;
     TRY(engine_doubles(e, 2 * n, "points of the pupil", &t->points));
-    TRY(engine_copy(e, t->points, u->fit[0], n));
-    TRY(engine_copy(e, t->points + n, u->fit[1], n));
+    TRY(engine_copy(e, t->points, proj->x, n));
+    TRY(engine_copy(e, t->points + n, proj->y, n));
     e->x = t->points;
     e->y = t->points + n;
     st = engine_sync(e);
@@ -80,14 +81,14 @@ done:
 }
 
 /* P, and H with its filter, on the device, where they are not in reach already. */
-static status send_projection(tor *t, const tor_setup *u) {
+static status send_projection(tor *t, const command_matrix *proj) {
     status st = MOAO_OK;
-    t->proj = t->lent != NULL ? t->lent : u->proj;
+    t->proj = t->lent != NULL ? t->lent : proj->p;
     if (t->lent != NULL)
-        TRY(engine_copy(&t->e, t->lent, u->proj, t->e.rows * t->e.t));
-    t->h = t->lent_h != NULL ? t->lent_h : u->inverse;
+        TRY(engine_copy(&t->e, t->lent, proj->p, t->e.rows * t->e.t));
+    t->h = t->lent_h != NULL ? t->lent_h : proj->inverse;
     if (t->lent_h != NULL)
-        TRY(engine_copy(&t->e, t->lent_h, u->inverse, t->e.rows * t->e.rows));
+        TRY(engine_copy(&t->e, t->lent_h, proj->inverse, t->e.rows * t->e.rows));
     if (t->h != NULL)
         TRY(send_filter(t));
     TRY(engine_sync(&t->e));
@@ -97,47 +98,32 @@ done:
     return st;
 }
 
-status tor_open(const tor_setup *u, tor *t) {
-    const linop_case size = {.s = u->s,
-                             .rows = u->nrow,
-                             .width = u->width,
-                             .nlayer = u->largest->nlayer,
-                             .points = u->points,
-                             .nrank = u->c->size,
-                             .block = u->block,
-                             .tile = u->tile,
-                             .fp16 = u->fp16,
-                             .members = u->members,
-                             .grid = {u->grid[0], u->grid[1]}};
+status tor_open(const comm *c, const sys *s, report *rep, const plan *p, const command_matrix *proj,
+                tor *t) {
+    const linop_pair *pair = p->pair;
     status st;
-    *t = (tor){.e = {.c = u->c,
-                     .s = u->s,
-                     .rep = u->rep,
-                     .be = u->be,
-                     .collective = u->pair->factor->collective,
-                     .m = (int64_t)u->s->m,
-                     .t = (int64_t)sys_fit_rows(u->s),
-                     .rows = u->nrow,
-                     .width = (int64_t)u->width,
-                     .one_target = u->one_target},
-               .nsample = u->nsample < u->nrow ? u->nsample : u->nrow};
-    t->nsample = (size_t)t->nsample < u->s->m ? t->nsample : (int)u->s->m;
-    TRY(team_init(u->c, u->group_size, u->nrow, u->width, &t->t));
-    t->most = (u->chunk + t->t.ngroup - 1) / t->t.ngroup;
-    t->raw = u->raw && u->inverse != NULL && u->group_size == 1 &&
-             !u->pair->product->own_products && !u->pair->product->own_w;
-    TRY(comm_agree(u->c, take_arrays(t, u)));
-    TRY(comm_agree(u->c, take_points(t, u)));
-    TRY(comm_agree(u->c, engine_load(&t->e, u->largest)));
-    TRY(comm_agree(u->c, send_projection(t, u)));
-    const linop_setup of = {.size = size,
-                            .proj = t->proj,
-                            .most = t->most,
-                            .planned = u->planned,
-                            .sharing = u->sharing,
-                            .sample = u->s->targets[u->sample],
-                            .say = u->say};
-    st = linop_open(u->pair, &t->e, &of, &t->op);
+    *t = (tor){.e = {.c = c,
+                     .s = s,
+                     .rep = rep,
+                     .be = p->be,
+                     .collective = pair->factor->collective,
+                     .m = (int64_t)s->m,
+                     .t = (int64_t)sys_fit_rows(s),
+                     .rows = p->rows,
+                     .width = (int64_t)p->width,
+                     .one_target = (double)plan_device_bytes(p, 1)},
+               .plan = p,
+               .nsample = p->nsample < p->rows ? p->nsample : p->rows};
+    t->nsample = (size_t)t->nsample < s->m ? t->nsample : (int)s->m;
+    TRY(team_init(c, p->group_size, p->rows, p->width, &t->t));
+    t->most = p->most;
+    t->raw = p->raw && proj->inverse != NULL && p->group_size == 1 &&
+             !pair->product->own_products && !pair->product->own_w;
+    TRY(comm_agree(c, take_arrays(t, proj->inverse != NULL)));
+    TRY(comm_agree(c, take_points(t, proj)));
+    TRY(comm_agree(c, engine_load(&t->e, p->largest)));
+    TRY(comm_agree(c, send_projection(t, proj)));
+    st = linop_open(&t->e, p, t->proj, &t->op);
 done:
     return st;
 }
@@ -205,15 +191,16 @@ static status measure(tor *t) {
     return st;
 }
 
-status tor_take(tor *t, const tor_setup *u, int *chunk) {
-    status st = take_targets(t, u->beside);
+status tor_take(tor *t, int64_t beside, int *chunk) {
+    const comm *c = t->e.c;
+    status st = take_targets(t, beside);
     if (st == MOAO_OK)
         st = measure(t);
-    if ((st = comm_agree(u->c, st)) != MOAO_OK)
+    if ((st = comm_agree(c, st)) != MOAO_OK)
         return st;
     int least;
-    MPI_Allreduce(&t->nw, &least, 1, MPI_INT, MPI_MIN, u->c->mpi);
-    *chunk = least < t->most ? least * t->t.ngroup : u->chunk;
+    MPI_Allreduce(&t->nw, &least, 1, MPI_INT, MPI_MIN, c->mpi);
+    *chunk = least < t->most ? least * t->t.ngroup : t->plan->chunk;
     return st;
 }
 

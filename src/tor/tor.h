@@ -8,39 +8,12 @@
 #define MOAO_TOR_H
 
 #include "operator/operator.h"
+#include "tor/command.h"
 #include "tor/rows.h"
-
-typedef struct { /* borrowed, all of it */
-    const linop_pair *pair;
-    const backend *be;
-    const comm *c;
-    const sys *s;
-    report *rep;
-    const double *proj;    /* P: nrow x sys_fit_rows(s) */
-    const double *fit[2];  /* s->fit.phase: x and y of the points [m] */
-    const double *inverse; /* NULL, or H: nrow x nrow, P = H D' (command.h), and P Ctm is made so */
-    bool raw;              /* with `inverse`: V = D' Ctm0 Cmm0^-1 may be kept in the place of W */
-    int nrow;              /* rows of W of a target */
-    int64_t points;        /* of the pupil, where the residual phase is wanted, else 0 */
-    const profile *largest; /* the one with the most layers */
-    size_t width;           /* columns of a panel */
-    int block, grid[2];     /* block-cyclic layout, for collective ranks */
-    int group_size;         /* ranks that share targets */
-    int chunk;              /* targets at a time, on all ranks together */
-    int planned;            /* targets of a rank that the plan has memory for */
-    int sharing;            /* ranks on one device, at most */
-    int sample;             /* target by which an operator that is not exact is checked */
-    int nsample;            /* columns of the sampled residual */
-    int tile;               /* order of the tiles of a compressed factor, 0: chosen, */
-    bool fp16;              /* its columns that may be are kept in FP16 */
-    int members;            /* ranks over which it is distributed, 0: each has all of it */
-    double one_target;      /* memory for one target, for messages [bytes] */
-    int64_t beside;         /* doubles that the caller keeps of each target, for tor_take */
-    bool say;               /* lines of progress tell how factors will be made */
-} tor_setup;
 
 typedef struct {
     engine e;
+    const plan *plan; /* borrowed */
     team t;
     chunk ch; /* solved last */
     linop *op;
@@ -73,10 +46,12 @@ typedef struct {
 
 /* Collective. Takes a device (the rank's number on its node, modulo the devices there) and memory
  * for all but the targets, which tor_take does: where memory is short, of fewer than planned;
- * *chunk, a multiple of the number of groups when it is smaller than asked for. MOAO_MEMORY when
- * not even one fits. close: fine on {0}. */
-status tor_open(const tor_setup *u, tor *t);
-status tor_take(tor *t, const tor_setup *u, int *chunk);
+ * *chunk: how many of the plan's, a multiple of the number of groups when it is smaller. All is
+ * borrowed until close. beside: doubles that the caller keeps of each target. MOAO_MEMORY when not
+ * even one fits. close: fine on {0}. */
+status tor_open(const comm *c, const sys *s, report *rep, const plan *p, const command_matrix *proj,
+                tor *t);
+status tor_take(tor *t, int64_t beside, int *chunk);
 void tor_close(tor *t);
 
 /* Collective. Fills Cmm0 of a profile, which must outlive the solves, and factors it. Not positive

@@ -57,15 +57,15 @@ static int64_t at(const blocks *o, int a, int b) {
     return sum + (first(o, a) - first(o, b)) * count(o, b);
 }
 
-static void factor_bytes(const linop_case *z, linop_bytes *b) {
-    linop_add(b, "blocks of the factor", z->s->m * z->s->m * sizeof(double));
+static void factor_bytes(const sys *s, plan *p) {
+    plan_add(p, "blocks of the factor", s->m * s->m * sizeof(double));
 }
 
-static void product_bytes(const linop_case *z, const factor_kind *f, linop_bytes *b) {
+static void product_bytes(const sys *s, const factor_kind *f, plan *p) {
     (void)f;
-    linop_add(b, "blocks of T", z->s->m * z->s->m * sizeof(double));
-    b->per_target = "W of a target";
-    b->target = (size_t)z->rows * z->s->m * sizeof(double);
+    plan_add(p, "blocks of T", s->m * s->m * sizeof(double));
+    p->per_target = "W of a target";
+    p->target = (size_t)p->rows * s->m * sizeof(double);
 }
 
 static status blocks_init(engine *e, blocks *o) {
@@ -198,10 +198,10 @@ static status rough_reduce_tolerance(product *base, double excess, linop_step fr
     return MOAO_OK;
 }
 
-static status factor_open(engine *e, const linop_setup *u, factor **out);
-static status product_open(engine *e, const linop_setup *u, factor *f, product **out);
-static status rough_open(engine *e, const linop_setup *u, factor *f, product **out);
-static status stubborn_open(engine *e, const linop_setup *u, factor *f, product **out);
+static status factor_open(engine *e, const plan *p, const double *proj, factor **out);
+static status product_open(engine *e, const plan *p, const double *proj, factor *f, product **out);
+static status rough_open(engine *e, const plan *p, const double *proj, factor *f, product **out);
+static status stubborn_open(engine *e, const plan *p, const double *proj, factor *f, product **out);
 
 static const factor_kind block_factors = {.size = sizeof(factor_kind),
                                           .name = "blocks",
@@ -221,10 +221,10 @@ static const product_kind rough_products = {PRODUCT, .name = "rough", .open = ro
                                             .tighten = rough_reduce_tolerance};
 static const product_kind stubborn_products = {PRODUCT, .name = "stubborn", .open = stubborn_open};
 
-static status factor_open(engine *e, const linop_setup *u, factor **out) {
+static status factor_open(engine *e, const plan *p, const double *proj, factor **out) {
     block_factor *f = NULL;
     status st = ALLOC(f, 1, "blocks");
-    (void)u;
+    (void)p, (void)proj;
     if (st == MOAO_OK) {
         f->base = (factor){.kind = &block_factors, .e = e};
         st = blocks_init(e, &f->l);
@@ -244,8 +244,8 @@ static status new_product(engine *e, factor *f, const product_kind *kind, produc
     return comm_agree(e->c, st);
 }
 
-static status product_open(engine *e, const linop_setup *u, factor *f, product **out) {
-    (void)u;
+static status product_open(engine *e, const plan *p, const double *proj, factor *f, product **out) {
+    (void)p, (void)proj;
     return new_product(e, f, &block_products, out);
 }
 
@@ -259,13 +259,14 @@ done:
     return st;
 }
 
-static status rough_open(engine *e, const linop_setup *u, factor *f, product **out) {
-    (void)u;
+static status rough_open(engine *e, const plan *p, const double *proj, factor *f, product **out) {
+    (void)p, (void)proj;
     return open_rough(e, f, &rough_products, out);
 }
 
-static status stubborn_open(engine *e, const linop_setup *u, factor *f, product **out) {
-    (void)u;
+static status stubborn_open(engine *e, const plan *p, const double *proj, factor *f,
+                            product **out) {
+    (void)p, (void)proj;
     return open_rough(e, f, &stubborn_products, out);
 }
 

@@ -24,26 +24,27 @@ static status limited_alloc(backend_ctx *ctx, size_t bytes, void **to) {
 /* Opens t for targets on all ranks, with room for `fit` of them on each; MOAO_MEMORY: for none. */
 static status open_tor(const backend *be, report *rep, int fit, tor *t, int *chunk) {
     const int v = s.dm.nact;
-    const tor_setup u = {.pair = &linop_dense,
+    static plan plan;
+    plan = (struct plan){.pair = &linop_dense,
                          .be = be,
-                         .c = &world,
-                         .s = &s,
-                         .rep = rep,
-                         .proj = dplus,
-                         .nrow = v,
+                         .devices = true,
+                         .rows = v,
                          .largest = &p,
+                         .nlayer = p.nlayer,
                          .width = 64,
+                         .nrank = world.size,
                          .block = 32,
                          .grid = {1, world.size},
                          .group_size = 1,
                          .chunk = TARGETS,
-                         .planned = TARGETS,
+                         .most = (TARGETS + world.size - 1) / world.size,
+                         .fits = TARGETS,
                          .sharing = 1,
                          .nsample = 4};
     limit = SIZE_MAX;
-    case_ok(tor_open(&u, t));
+    case_ok(tor_open(&world, &s, rep, &plan, &(command_matrix){.p = dplus}, t));
     limit = ((size_t)fit * s.m * (size_t)v + s.m * (size_t)v / 2) * sizeof(double);
-    const status st = tor_take(t, &u, chunk);
+    const status st = tor_take(t, 0, chunk);
     limit = SIZE_MAX;
     return st;
 }

@@ -34,16 +34,16 @@ static void errors(bool gradient, double more, double *rms, double *worst) {
     e.rows = ROWS;
     case_ok(engine_load(&e, &p));
     proj = device(sizeof(double) * (size_t)(ROWS * e.t));
-    const linop_setup u = {.size = {.s = &s,
-                                    .rows = ROWS,
-                                    .width = (size_t)e.width,
-                                    .nlayer = 2,
-                                    .nrank = 1,
-                                    .host = true},
-                           .proj = proj,
-                           .most = 1,
-                           .planned = 1};
-    case_ok(linop_open(&linop_toeplitz, &e, &u, &o));
+    const plan plan = {.pair = &linop_toeplitz,
+                       .devices = true,
+                       .host = true,
+                       .rows = ROWS,
+                       .width = (size_t)e.width,
+                       .nlayer = 2,
+                       .nrank = 1,
+                       .most = 1,
+                       .fits = 1};
+    case_ok(linop_open(&e, &plan, proj, &o));
     case_ok(linop_load(o, &p));
     for (int l = 0; l < p.nlayer; l++)
         p.strength[l] *= 1 + more;

@@ -12,20 +12,24 @@ typedef struct {
     sys s;
     atmos a;
     psf_opts o;
-    plan_sizes z;
-    machine_room room;
+    request q;
+    machine m;
 } given;
 
 static void open_given(const char *override, int nrank, given *g) {
-    *g = (given){.room = {.nrank = nrank,
-                          .nnode = 1,
-                          .threads = 1,
-                          .available = (size_t)4 << 30,
-                          .total = (size_t)4 << 30,
-                          .base = 1 << 20}};
+    *g = (given){.m = {.nrank = nrank,
+                       .nnode = 1,
+                       .threads = 1,
+                       .available = (size_t)4 << 30,
+                       .total = (size_t)4 << 30,
+                       .base = 1 << 20,
+                       .rate = 1e9,
+                       .sharing = 1,
+                       .device_free = 4e9,
+                       .device_memory = 4e9}};
     load_all("case.yaml", override, &g->par, &g->s, &g->a);
     params_psf_opts(&g->par, &g->o);
-    g->z = plan_find_sizes(&g->s, &g->a, &g->o);
+    g->q = request_init(&g->par, &g->s, &g->a, &g->o);
 }
 
 static void close_given(given *g) {
@@ -35,7 +39,7 @@ static void close_given(given *g) {
 }
 
 static status make_plan(const given *g, plan *p) {
-    return plan_make(&g->par, &g->s, &g->a, &g->o, &g->room, &g->z, 0, p);
+    return plan_make(&g->q, &g->m, 0, p);
 }
 
 static void expect_near(double a, double b) {
@@ -62,8 +66,8 @@ static void test_grid(void **state) {
         const status st = make_plan(&g, &p);
         assert_int_equal(st, of[i].nprow > 0 ? MOAO_OK : MOAO_INPUT);
         if (st == MOAO_OK) {
-            assert_int_equal(p.nprow, of[i].nprow);
-            assert_int_equal(p.npcol, of[i].npcol);
+            assert_int_equal(p.grid[0], of[i].nprow);
+            assert_int_equal(p.grid[1], of[i].npcol);
         } else {
             snprintf(words, sizeof words, "is not the number of ranks, %d", of[i].nrank);
             assert_non_null(strstr(status_message(), "compute.grid: "));
@@ -71,9 +75,8 @@ static void test_grid(void **state) {
             status_clear();
         }
         /* on devices it is the same */
-        assert_int_equal(plan_make_device(&g.par, &g.s, &g.a, &g.o, &g.room, &g.z, 0,
-                                          (device_room){.bytes = 4e9, .machine = 4e9}, &p),
-                         st);
+        g.m.devices = true;
+        assert_int_equal(make_plan(&g, &p), st);
         status_clear();
         close_given(&g);
     }
@@ -111,7 +114,6 @@ static void test_work(void **state) {
         open_given(schedule[i], 1, &g);
         g.o.budget = false; /* whose noise is of each reconstructor, in the exposures */
         assert_int_equal(make_plan(&g, &p[i]), MOAO_OK);
-        plan_estimate(&p[i], &g.s, &g.a, &g.o, &g.room, 1e9);
         m = (double)g.s.m;
         close_given(&g);
     }
@@ -140,16 +142,17 @@ static void test_memory(void **state) {
     open_given("targets={grid: {nx: 8, ny: 3, width: 60, height: 30}}", 1, &g);
     assert_int_equal(make_plan(&g, &p), MOAO_OK);
     assert_int_equal(p.nchunk, 1);
-    const size_t all = p.memory;
+    const size_t all = p.peak;
     size_t w = 0, sum = 0;
-    for (int i = 0; i < p.nitem; i++) {
-        sum += p.item[i].bytes;
-        w = strcmp(p.item[i].name, "reconstructors W") == 0 ? p.item[i].bytes : w;
+    for (int i = 0; i < p.memory[PLAN_HOST].n; i++) {
+        const size_t bytes = p.memory[PLAN_HOST].item[i].bytes;
+        sum += bytes;
+        w = strcmp(p.memory[PLAN_HOST].item[i].name, "reconstructors W") == 0 ? bytes : w;
     }
     assert_true(sum == all);
     assert_true(w == sizeof(double) * (size_t)(24 * g.s.dm.nact) * g.s.m);
     for (int i = 0; i <= 40; i++) {
-        g.room.available = g.room.total = all / 40 * (size_t)i;
+        g.m.available = g.m.total = all / 40 * (size_t)i;
         if (make_plan(&g, &p) != MOAO_OK) {
             assert_non_null(strstr(status_message(), "GB"));
             status_clear();
@@ -157,7 +160,7 @@ static void test_memory(void **state) {
             refused++;
             continue;
         }
-        assert_true(p.memory <= g.room.available);
+        assert_true(p.peak <= g.m.available);
         assert_true(p.chunk * p.nchunk >= 24 && p.chunk * (p.nchunk - 1) < 24);
         fits++;
         chunks += p.nchunk > 1;

@@ -1,5 +1,5 @@
-/* Whether format grid pays on a CPU: processor time of all exposures, by counts and measured
- * times. */
+/* Whether products by transforms of sensors on a common lattice pay on a CPU: processor time of all
+ * exposures, by counts and measured times. */
 #include "job/plan.h"
 
 #include "base/machine_constants.h"
@@ -97,16 +97,17 @@ bool plan_lattice_pays(const sys *s) {
     return entries > 0 && entries >= MACHINE_LATTICE_SHARE * (double)s->m * (double)s->m;
 }
 
-bool plan_toeplitz_pays(const params *par, const sys *s, const atmos *a, const psf_opts *o) {
-    const double nt = s->ntarget, ne = a->nexposure;
-    const double samples = a->ntor + (ne - a->ntor) / par->compute_mixed_samples;
+bool plan_toeplitz_pays(const request *q) {
+    const atmos *a = q->a;
+    const double nt = q->s->ntarget, ne = a->nexposure;
+    const double samples = a->ntor + (ne - a->ntor) / q->par->compute_mixed_samples;
     cost dense, grid;
     sizes z;
-    if (count(s, a, o, &z) != MOAO_OK) {
+    if (count(q->s, a, q->o, &z) != MOAO_OK) {
         status_clear();
         return false;
     }
-    times(s, &z, &dense, &grid);
+    times(q->s, &z, &dense, &grid);
     const double sample = MACHINE_SAMPLED * dense.common + dense.target,
                  first = MACHINE_FIRST * (grid.common + grid.target);
     return ne * (MACHINE_PASS + grid.common + nt * grid.target) + first + samples * sample <
