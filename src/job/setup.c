@@ -1,6 +1,7 @@
 #include "job/setup.h"
 
 #include "base/progress.h"
+#include "matcov/matcov.h"
 #include "system/photometry.h"
 
 #include <math.h>
@@ -262,6 +263,29 @@ static void warn_bands(const setup *u) {
                       photometry_band_name(first->noise.band), first->noise.wavelength * 1e6);
 }
 
+/* Noise that is raised so that Cmm is positive definite, under the profile of the first exposure.
+ */
+static void warn_floor(const setup *u) {
+    const profile *p = atmos_profile_at(&u->a, u->a.exposure_time[0]);
+    const sensor *first = NULL;
+    noise_figures of = {0};
+    int n = 0;
+    for (int w = 0; w < u->s.nsensor; w++) {
+        noise_figures f;
+        matcov_noise_figures(&u->s, p, w, &f);
+        if (!(f.raised > 0))
+            continue;
+        of = n == 0 ? f : of;
+        first = n++ == 0 ? &u->s.sensors[w] : first;
+    }
+    if (n > 0)
+        progress_warn("%s%s: noise of %.2g mas rms is computed as %.2g mas (%.0f %% of the slopes "
+                      "are raised): %d subapertures of mean gradients need as much for Cmm to be "
+                      "positive definite; the budget's noise contains it",
+                      first->name, n > 1 ? " and others" : "", 1e3 * sqrt(of.model),
+                      1e3 * sqrt(of.variance), 100 * of.raised, first->nssp);
+}
+
 status setup_warn(const setup *u) {
     char **line = NULL;
     int n = params_warnings(u->par, &u->s, &u->a, &line);
@@ -269,6 +293,7 @@ status setup_warn(const setup *u) {
         progress_warn("%s", line[i]);
     params_free_warnings(n, line);
     warn_bands(u);
+    warn_floor(u);
     warn_images(u);
     static_map_warn(&u->map);
     warn_map(u);

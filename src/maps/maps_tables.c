@@ -320,6 +320,7 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
         {"WAVELEN", "1D", "um", "of the sensor"},
         {"BAND", "9A", "", "of MAGNITUD; published: one constant for all"},
         {"ZEROPHOT", "1D", "ph m-2 s-1", "of magnitude 0 in the sensor's band"},
+        {"RAISED", "1D", "", "slopes whose noise is raised to the floor, of all"},
         {"FRAMETIM", "1D", "s", "time of a frame, of which are PHOTONS"},
         {"DELAY", "1D", "s", "from a frame's middle to the mirror's shape"},
         {"RA", "1D", "deg", "ICRS"},
@@ -351,8 +352,9 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
                     {15, noise.photons},
                     {16, noise.across},
                     {17, noise.along},
-                    {21, g->noise.frame_time},
-                    {22, sys_delay_of(s, g)}};
+                    {21, noise.raised},
+                    {22, g->noise.frame_time},
+                    {23, sys_delay_of(s, g)}};
         fitsout_cell_text(o, 1, w + 1, g->name);
         fitsout_cell_text(o, 2, w + 1, g->lgs ? "LGS" : "NGS");
         fitsout_cell_text(o, 19, w + 1, by_magnitude(g) ? band_of(g) : "");

@@ -8,12 +8,15 @@
  * times (n / 64)^4, rounding of the tables would count as a negative variance. */
 #define FLOOR_64 1.5e-4
 
+double noise_floor(const sys *s, const sensor *o, const profile *p) {
+    const double n = o->nssp / 64.0;
+    return o->gradient ? FLOOR_64 * n * n * n * n * noise_slope_variance(s, o, p) : 0;
+}
+
 void noise_raise(const sys *s, const profile *p, double *noise) {
     for (int w = 0; w < s->nsensor; w++) {
         const sensor *o = &s->sensors[w];
-        const double n = o->nssp / 64.0;
-        const double least =
-            o->gradient ? FLOOR_64 * n * n * n * n * noise_slope_variance(s, o, p) : 0;
+        const double least = noise_floor(s, o, p);
         double *v = noise + 3 * (o->first / 2);
         for (int k = 0; k < o->nsub; k++, v += 3)
             for (int axis = 0; axis < 2; axis++)

@@ -254,6 +254,8 @@ status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size
 status noise_init(const sys *s, const profile *p, double *noise, double *tiptilt);
 /* floor.c: raise variances of mean gradients that are too small for Cmm to be positive definite. */
 void noise_raise(const sys *s, const profile *p, double *noise);
+/* The least variance of a sensor's slopes [arcsec^2]. */
+double noise_floor(const sys *s, const sensor *o, const profile *p);
 /* Slope variance of a sensor, k sum_l D_l(d_wl) [arcsec^2]. */
 double noise_slope_variance(const sys *s, const sensor *o, const profile *p);
 

@@ -132,12 +132,15 @@ typedef struct {
     double photons;       /* photo-electrons per wholly lit subaperture and frame, within its
                              field stop, mean */
     double across, along; /* FWHM of the spots across and along their elongation, mean [arcsec] */
-    double variance;      /* of a slope, mean over subapertures and axes [arcsec^2] */
-} noise_figures;          /* all but variance NAN where a sensor's variance is given */
+    double variance;      /* of a slope, mean over subapertures and axes [arcsec^2], as computed:
+                             at least the floor below which Cmm is not positive definite */
+    double model;         /* the same by the noise model or as given, without that floor */
+    double raised;        /* share of the variances that the floor raises */
+} noise_figures;          /* photons and widths NAN where a sensor's variance is given */
 void matcov_noise_figures(const sys *s, const profile *p, int sensor, noise_figures *f);
 
-/* Noise covariances of every subaperture, in the order of the slopes: noise[m/2][3], xx, yy, xy
- * [arcsec^2]. Local. */
+/* Noise covariances of every subaperture as Cmm has them, in the order of the slopes:
+ * noise[m/2][3], xx, yy, xy [arcsec^2]. Local. */
 status matcov_noise(const sys *s, const profile *p, double *noise);
 
 /* Bytes that matcov_init and one matcov_target will hold, for the memory plan. Tables of mean

@@ -78,9 +78,14 @@ static void place_of(const sys *s, const sensor *o, int k, double at[2]) {
 
 void matcov_noise_figures(const sys *s, const profile *p, int w, noise_figures *f) {
     const sensor *o = &s->sensors[w];
-    *f =
-        (noise_figures){.photons = NAN, .across = NAN, .along = NAN, .variance = o->noise.variance};
-    if (o->noise.variance >= 0.0)
+    const double least = noise_floor(s, o, p), given = o->noise.variance;
+    *f = (noise_figures){.photons = NAN,
+                         .across = NAN,
+                         .along = NAN,
+                         .variance = fmax(given, least),
+                         .model = given,
+                         .raised = given < least};
+    if (given >= 0.0)
         return;
     *f = (noise_figures){0};
     for (int k = 0; k < o->nsub; k++) {
@@ -91,7 +96,11 @@ void matcov_noise_figures(const sys *s, const profile *p, int w, noise_figures *
         f->photons += one.kept * sys_photons(s, o) / o->nsub;
         f->across += one.across / o->nsub;
         f->along += one.along / o->nsub;
-        f->variance += 0.5 * (v[0] + v[1]) / o->nsub;
+        for (int axis = 0; axis < 2; axis++) {
+            f->variance += 0.5 * fmax(v[axis], least) / o->nsub;
+            f->model += 0.5 * v[axis] / o->nsub;
+            f->raised += v[axis] < least ? 0.5 / o->nsub : 0;
+        }
     }
 }
 
@@ -135,6 +144,8 @@ status matcov_noise(const sys *s, const profile *p, double *noise) {
     status st = ALLOC(tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars");
     if (st == MOAO_OK)
         st = noise_init(s, p, noise, tiptilt);
+    if (st == MOAO_OK)
+        noise_raise(s, p, noise);
     free(tiptilt);
     return st;
 }

@@ -289,6 +289,19 @@ class Runs(unittest.TestCase):
         for name, v in table(r).items():
             self.assertLess(abs(v - self.table[name]).max(), tolerance * self.table["TOTAL"].max(), name)
 
+    def test_floor(self):
+        """Noise below that with which Cmm is positive definite is raised: the star's noise term has what was computed, and check says so."""
+        c = case(star(12, noise_variance=0, slope="gradient"), 6, diameter=3, obscuration=0.2, output={"psf": "none"})
+        raised = run(c)
+        stars = raised.table("GUIDESTARS")
+        self.assertGreater(stars["NOISEVAR"][0], 0)
+        self.assertEqual(stars["RAISED"][0], 1)
+        given = table(run(c, "sensors[0].noise_variance=%.17g" % (1.0000001 * stars["NOISEVAR"][0])))
+        self.assertGreater(given["NOISE"][0], 0)
+        np.testing.assert_allclose(table(raised)["NOISE"], given["NOISE"], rtol=1e-5)
+        np.testing.assert_allclose(table(raised)["STAR"], given["STAR"], rtol=1e-5)
+        self.assertIn("12 subapertures of mean gradients need as much for Cmm to be positive definite", raised.process.stderr)
+
     def test_ranks(self):
         self.same(run(of("points"), ranks=3), 1e-11)                    # the two targets' rows are shared out
 
