@@ -293,6 +293,44 @@ static const char *band_of(const sensor *g) {
     return g->noise.zero > 0 ? photometry_band_name(g->noise.band) : "published";
 }
 
+/* Row of sensor w, its noise under a profile; at_sky: column of its right ascension. */
+static void guidestar_cells(fitsout *o, const maps_data *m, const profile *first, int w,
+                            int at_sky) {
+    const sys *s = m->s;
+    const sensor *g = &s->sensors[w];
+    noise_figures noise;
+    matcov_noise_figures(s, first, w, &noise);
+    const struct {
+        int col;
+        double value;
+    } real[] = {{18, g->noise.wavelength * 1e6},
+                {20, by_magnitude(g) ? sys_zero_photons(&g->noise) : NAN},
+                {3, g->dir[0] * ARCSEC_PER_RAD},
+                {4, g->dir[1] * ARCSEC_PER_RAD},
+                {5, isfinite(g->altitude) ? g->altitude : NAN},
+                {8, g->mag},
+                {9, g->rot * 180 / M_PI},
+                {10, g->shift[0]},
+                {11, g->shift[1]},
+                {12, has_light(g) && !g->lgs ? g->noise.magnitude : NAN},
+                {13, has_light(g) && g->lgs ? g->noise.lgs_return : NAN},
+                {14, noise.variance},
+                {15, noise.photons},
+                {16, noise.across},
+                {17, noise.along},
+                {21, noise.raised},
+                {22, g->noise.frame_time},
+                {23, sys_delay_of(s, g)}};
+    fitsout_cell_text(o, 1, w + 1, g->name);
+    fitsout_cell_text(o, 2, w + 1, g->lgs ? "LGS" : "NGS");
+    fitsout_cell_text(o, 19, w + 1, by_magnitude(g) ? band_of(g) : "");
+    fitsout_cell_integer(o, 6, w + 1, g->nssp);
+    fitsout_cell_integer(o, 7, w + 1, g->nsub);
+    for (size_t i = 0; i < sizeof real / sizeof *real; i++)
+        fitsout_cells_double(o, real[i].col, w + 1, 1, 1, &real[i].value);
+    maps_sky_cells(o, m, at_sky, w + 1, g->dir);
+}
+
 void maps_table_guidestars(fitsout *o, const maps_data *m) {
     char form[32];
     size_t longest = 32;
@@ -330,40 +368,8 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
     const profile *first = atmos_profile_at(m->a, m->a->exposure_time[0]);
     fitsout_table(o, "GUIDESTARS", s->nsensor, ncol, columns);
     fitsout_comment(o, "Noise and spots: under the profile of the first exposure.");
-    for (int w = 0; w < s->nsensor; w++) {
-        const sensor *g = &s->sensors[w];
-        noise_figures noise;
-        matcov_noise_figures(s, first, w, &noise);
-        const struct {
-            int col;
-            double value;
-        } real[] = {{18, g->noise.wavelength * 1e6},
-                    {20, by_magnitude(g) ? sys_zero_photons(&g->noise) : NAN},
-                    {3, g->dir[0] * ARCSEC_PER_RAD},
-                    {4, g->dir[1] * ARCSEC_PER_RAD},
-                    {5, isfinite(g->altitude) ? g->altitude : NAN},
-                    {8, g->mag},
-                    {9, g->rot * 180 / M_PI},
-                    {10, g->shift[0]},
-                    {11, g->shift[1]},
-                    {12, has_light(g) && !g->lgs ? g->noise.magnitude : NAN},
-                    {13, has_light(g) && g->lgs ? g->noise.lgs_return : NAN},
-                    {14, noise.variance},
-                    {15, noise.photons},
-                    {16, noise.across},
-                    {17, noise.along},
-                    {21, noise.raised},
-                    {22, g->noise.frame_time},
-                    {23, sys_delay_of(s, g)}};
-        fitsout_cell_text(o, 1, w + 1, g->name);
-        fitsout_cell_text(o, 2, w + 1, g->lgs ? "LGS" : "NGS");
-        fitsout_cell_text(o, 19, w + 1, by_magnitude(g) ? band_of(g) : "");
-        fitsout_cell_integer(o, 6, w + 1, g->nssp);
-        fitsout_cell_integer(o, 7, w + 1, g->nsub);
-        for (size_t i = 0; i < sizeof real / sizeof *real; i++)
-            fitsout_cells_double(o, real[i].col, w + 1, 1, 1, &real[i].value);
-        maps_sky_cells(o, m, ncol - 1, w + 1, g->dir);
-    }
+    for (int w = 0; w < s->nsensor; w++)
+        guidestar_cells(o, m, first, w, ncol - 1);
 }
 
 void maps_table_exposures(fitsout *o, const maps_data *m) {
