@@ -211,10 +211,11 @@ install: all to-install
 	install -m 644 $(B)/completion/_moao $(DESTDIR)$(prefix)/share/zsh/site-functions/
 	cp -R params/. $(DESTDIR)$(prefix)/share/moao/params/
 	install -m 755 $(filter-out scripts/lint.py scripts/draw_pictures.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh scripts/moao-results $(DESTDIR)$(prefix)/share/moao/scripts/
-	install -d $(DESTDIR)$(prefix)/share/moao/python/moao
+	install -d $(DESTDIR)$(prefix)/share/moao/python/moao/importers
 	install -m 644 VERSION $(DESTDIR)$(prefix)/share/moao/
 	install -m 644 $(wildcard python/*.py) python/pyproject.toml $(DESTDIR)$(prefix)/share/moao/python/
 	install -m 644 $(wildcard python/moao/*.py python/moao/*.html python/moao/*.js) $(DESTDIR)$(prefix)/share/moao/python/moao/
+	install -m 644 $(wildcard python/moao/importers/*.py) $(DESTDIR)$(prefix)/share/moao/python/moao/importers/
 	for c in $(commands_on_results); do ln -sf ../share/moao/scripts/moao-results $(DESTDIR)$(prefix)/bin/moao-$$c; done
 
 # packages of this build: dist/moao-VERSION-...whl for pip, dist/moao_VERSION_ARCH.deb for apt

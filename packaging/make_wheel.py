@@ -33,7 +33,7 @@ SITE_LIB = ["../../../../..", "../../../../../../lib"]  # from moao/program/bin 
 RESULTS = """#!/bin/sh
 site=$(cd "$(dirname "$0")/../../../../.." && pwd) || exit 2
 for python in "$site/../../../bin/python3" python3; do
-    command -v "$python" >/dev/null 2>&1 && PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH} exec "$python" -m moao "$@"
+    command -v "$python" >/dev/null 2>&1 && PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH} exec "$python" -m moao results "$@"
 done
 """
 EPOCH = (2020, 1, 1, 0, 0, 0)  # of files in the wheel: the same input gives the same wheel

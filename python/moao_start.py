@@ -22,6 +22,7 @@ COMMANDS = {
     "moao-plot-asterism": ("moao.cmd_asterism", ("numpy", "astropy", "matplotlib"), "draw a choice of guide stars"),
     "moao-plot-coverage": ("moao.cmd_coverage", ("numpy", "astropy", "matplotlib"), "draw the sky coverage of many fields"),
     "moao-collect": ("moao.cmd_collect", ("numpy", "astropy"), "one table from many runs"),
+    "moao-import": ("moao.cmd_import", ("numpy", "astropy"), "a parameter file from another program's, as moao import"),
     "moao-python": ("moao.cmd_python", ("numpy", "astropy"), "run Python with what reads the results"),
 }
 

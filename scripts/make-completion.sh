@@ -95,7 +95,7 @@ _moao() {
         COMPREPLY=(\$(compgen -W "$sections units" -- "\$cur"))
     else
         COMPREPLY=(\$(compgen -f -- "\$cur"))
-        if [ "\$command" != import-legacy ] && [[ \${COMP_WORDS[COMP_CWORD-1]} != -o ]]; then
+        if [[ "\$command" != import* ]] && [[ \${COMP_WORDS[COMP_CWORD-1]} != -o ]]; then
             local keys=(\$(compgen -W "\$(_moao_keys "\$cur")" -- "\$cur"))
             COMPREPLY+=("\${keys[@]/%/=}")
         fi
@@ -134,7 +134,7 @@ _moao() {
     elif [[ \$command == params ]]; then
         compadd -- $sections units
     else
-        if [[ \$command != import-legacy && \${words[CURRENT-1]} != -o ]]; then
+        if [[ \$command != import* && \${words[CURRENT-1]} != -o ]]; then
             compadd -S = -- \$(_moao_keys "\$PREFIX")
         fi
         _files

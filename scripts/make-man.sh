@@ -48,12 +48,13 @@ else
     echo "make-man.sh: so there are no manual pages of moao-plot and its sisters" >&2
 fi
 for c in $drawn; do
+    echo "$commands" | grep -qx "$c" && continue # moao-import is moao import
     what=$("$results" --help | sed -n "s/^  $c  *//p")
     awk -v name="moao-$c" -v what="$what" -v see="$see" "$page" <"$helps/moao-$c" >"$dir/moao-$c.1"
 done
 
 see='.BR moao\-parameters (5)'
-for c in $commands $drawn; do
+for c in $(printf '%s\n' $commands $drawn | awk '!seen[$0]++'); do
     see="$see,
 .BR moao\\-$(echo "$c" | sed 's/-/\\-/g') (1)"
 done

@@ -27,6 +27,7 @@ static const char usage[] =
     "  asterism       guide stars of a catalogue, ranked by their image quality\n"
     "  budget         where the wavefront error of a run comes from, term by term\n"
     "  params         every parameter: type, unit, default, range\n"
+    "  import         parameter file from TIPTOP's or pyTomoAO's, or from a profile\n"
     "  import-legacy  parameter file from a legacy system file and profiles\n"
     "\n"
     "moao help COMMAND says more; moao --version names the libraries in use. Results\n"
@@ -42,6 +43,7 @@ static const struct {
                {"asterism", cmd_asterism, cmd_asterism_usage},
                {"budget", cmd_budget, cmd_budget_usage},
                {"params", cmd_params, cmd_params_usage},
+               {"import", cmd_import, cmd_import_file_usage},
                {"import-legacy", cmd_import_legacy, cmd_import_usage}};
 
 enum { NCOMMAND = sizeof command / sizeof *command };

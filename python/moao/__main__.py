@@ -10,7 +10,7 @@ from .reading import MoaoError
 # the second word of moao-plot, moao-view...
 COMMANDS = {"plot": "cmd_plot", "compare": "cmd_compare", "plot-sweep": "cmd_sweep", "export": "cmd_export", "view": "cmd_view",
             "stars": "cmd_stars", "plot-asterism": "cmd_asterism", "plot-coverage": "cmd_coverage", "collect": "cmd_collect",
-            "python": "cmd_python"}
+            "python": "cmd_python", "import": "cmd_import"}
 
 
 def shipped(word):
@@ -22,7 +22,9 @@ def shipped(word):
 def main(words=None):
     """Exit code; the program takes the place of this process."""
     words = list(sys.argv[1:] if words is None else words)
-    if words and words[0] in COMMANDS:
+    called = words[:1] == ["results"]  # by the program, which has a command `import` of its own
+    words = words[called:]
+    if words and words[0] in COMMANDS and (called or words[0] != "import"):
         sys.argv[:] = ["moao-" + words[0]] + words[1:]
         return importlib.import_module("." + COMMANDS[words[0]], __package__).main()
     try:

@@ -81,7 +81,7 @@ class Fresh(unittest.TestCase):
 
     def package(self, target):
         """What `make wheel` or `make deb` leaves."""
-        out = os.path.join(self.dir, target)
+        out = os.path.join(self.dir, "made-" + target)
         subprocess.run(["make", "-C", chroot.ROOT, "--no-print-directory", target, "DIST=" + out], check=True, stdout=subprocess.DEVNULL)
         (name,) = os.listdir(out)
         return os.path.join(out, name)
