@@ -72,6 +72,30 @@ static void print_sensors(const sys *s) {
     say("DM", "%d actuators, pitch %.3f m", s->dm.nact, s->dm.pitch);
 }
 
+/* What of the annulus is lit, and what sensors lose by it. */
+static void print_pupil(const sys *s) {
+    const double(*centres)[2];
+    int cut = 0, dark = 0;
+    if (s->pupil == NULL)
+        return;
+    const int segments = pupil_segment_count(s->pupil, &centres);
+    for (int w = 0; w < s->nsensor; w++) {
+        const sensor *o = &s->sensors[w];
+        for (int k = 0; k < o->nssp * o->nssp; k++)
+            dark += sys_subaperture_valid(o->nssp, s->obs, k % o->nssp, k / o->nssp);
+        dark -= o->nsub;
+        for (int k = 0; k < o->nsub; k++)
+            cut += !sys_is_whole(s, o, k);
+    }
+    say("pupil", "%.4g m2 of the annulus' %.4g; peak %.4f of that of the clear annulus",
+        sys_area(s), M_PI / 4 * s->diameter * s->diameter * (1 - s->obs * s->obs), sys_peak(s));
+    say("", "obscuration %.4g, turned by %.4g deg", s->obs, pupil_angle(s->pupil) * 180 / M_PI);
+    if (segments > 0)
+        say("", "%d segments, piston %.4g nm and tilt %.4g mas rms", segments,
+            pupil_piston(s->pupil) * 1e9, pupil_tiptilt(s->pupil) * 1e3 * ARCSEC_PER_RAD);
+    say("", "subapertures of all sensors: %d of the annulus' too dark, %d partly lit", dark, cut);
+}
+
 static void print_map(const static_map *m) {
     if (m->map.path != NULL)
         say("static map", "%d x %d pixels of %.4g m, %s; %.4g nm rms over the pupil", m->map.nx,
@@ -373,6 +397,7 @@ status check_print(const check_facts *f) {
     print_sequence(f->u);
     print_budget(f->u->par);
     print_motion(f->u);
+    print_pupil(&f->u->s);
     print_map(&f->u->map);
     if (f->elsewhere && !f->described) {
         printf("here\n");
@@ -493,6 +518,8 @@ status check_json(const check_facts *f) {
     json_to(&j, stdout);
     json_integer(&j, "sensors", u->s.nsensor);
     write_stars(&j, &u->s, atmos_profile_at(&u->a, u->a.exposure_time[0]));
+    json_number(&j, "pupil_area_m2", sys_area(&u->s));
+    json_number(&j, "pupil_peak", sys_peak(&u->s));
     if (u->map.map.path != NULL)
         json_number(&j, "static_map_rms_m", u->map.rms);
     json_integer(&j, "measurements", (long long)u->s.m);

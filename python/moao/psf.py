@@ -12,13 +12,21 @@ MAS = np.pi / 180 / 3600e3  # rad
 FWHM_DIRECTIONS = 36
 
 
-def total_flux(wavelength, pixel, diameter, obscuration):
+def pupil_area(header):
+    """Area [m2] of a pupil of uniform amplitude whose image has the peak of this one's for the same flux: the integral
+    of the amplitude A squared over that of A^2. Of the header of maps.fits; without PUPAREA, PUPPEAK it is an annulus.
+    """
+    annulus = np.pi / 4 * number(header.get("TELDIAM"), "keyword TELDIAM") ** 2 * (1 - number(header.get("OBSCUR"), "keyword OBSCUR") ** 2)
+    light, peak = (number(header.get(k, default), "keyword %s" % k) for k, default in (("PUPAREA", annulus), ("PUPPEAK", 1.)))
+    return peak * annulus ** 2 / light
+
+
+def total_flux(wavelength, pixel, area):
     """Sum over all pixels, without crop, of an image whose diffraction limit peaks at 1.
 
-    wavelength [um], pixel [mas], diameter [m], obscuration (share of the diameter). The image's peak is
+    wavelength [um], pixel [mas], area of the pupil [m2]. The image's peak is
     (pupil area)^2/lambda^2 for a flux of (pupil area): sum x (pixel/lambda)^2 x area = 1.
     """
-    area = np.pi / 4 * diameter ** 2 * (1 - obscuration ** 2)
     return (wavelength * 1e-6 / (pixel * MAS)) ** 2 / area
 
 

@@ -12,7 +12,7 @@ from astropy.io import fits
 from astropy.table import Table
 
 from . import carried, show
-from .psf import Psf, total_flux
+from .psf import Psf, pupil_area, total_flux
 from .reading import MoaoError, check_fits, number, reading, reason, text_of, whole
 
 _reason = reason  # the name of before
@@ -409,7 +409,7 @@ class Run:
             with reading(self.psf_path, "the images"):
                 f = fits.open(self.psf_path)
                 cube, pixel = self._cube(f[name, version])
-                total = total_flux(self.flux_wavelength(il), pixel, self.header["TELDIAM"], self.header["OBSCUR"])
+                total = total_flux(self.flux_wavelength(il), pixel, pupil_area(self.header))
             for t in range(self.nt) if targets is None else targets:
                 with reading(self.psf_path, "the images"):
                     image = cube[t, :, :]

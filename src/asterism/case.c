@@ -27,7 +27,9 @@ static status sample_influence(const sys *s, double **f, size_t *count) {
         for (int i = 0; i < side; i++) {
             const double x = (i + 0.5) / PIXELS, y = (j + 0.5) / PIXELS,
                          r = hypot(x - rout, y - rout);
-            if (r < rin || r >= rout)
+            if (r < rin || r >= rout ||
+                (s->pupil != NULL &&
+                 !sys_is_lit(s, (x - rout) * s->dm.pitch, (y - rout) * s->dm.pitch)))
                 continue;
             at[2 * k] = x;
             at[2 * k + 1] = y;

@@ -38,7 +38,8 @@ typedef struct {
     const double *weight; /* [nact] */
     const double *norm;   /* [2n+1][2n+1] sum of products of weights by separation */
     const double *kernel; /* [2 reach + 1] autocorrelation of the influence function, one axis */
-    const double *tel;    /* [P][P] OTF_tel, one quadrant */
+    int ntel;             /* planes of tel: 1, or nlambda */
+    const double *tel;    /* [ntel][P][2 P - 1] OTF_tel, v from 1 - P on */
     const int *vmax;      /* [P] largest |v| inside the support */
     /* of the residual phase on the pupil; lattice 0: not wanted. Separations are then those of a
      * lattice (psf/psf_phase.h), in number nsep^2, as norm */

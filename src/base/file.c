@@ -103,6 +103,22 @@ status file_find(const char *path, bool *there) {
     return file_fail(path, "read", errno);
 }
 
+status file_make_absolute(char **path) {
+    char *here = NULL, *whole = NULL;
+    status st = MOAO_OK;
+    if ((*path)[0] == '/')
+        return st;
+    here = getcwd(NULL, 0);
+    if (here == NULL)
+        return file_fail(*path, "find", errno);
+    TRY(file_join(here, *path, &whole));
+    free(*path);
+    *path = whole;
+done:
+    free(here);
+    return st;
+}
+
 int file_open_fd(const char *path, int flags) {
     int fd;
     if ((flags & O_ACCMODE) == O_RDONLY) /* a pipe that nobody writes to is not waited for */

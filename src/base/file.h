@@ -28,6 +28,8 @@ const char *file_unreadable(const char *path);
 status file_near_program(const char *relative, char **out);
 /* "DIR/NAME" in new memory (*out, to free). */
 status file_join(const char *dir, const char *name, char **out);
+/* Replace a path in memory by the same file's, whatever folder the program is started in later. */
+status file_make_absolute(char **path);
 /* Remove a file; fine when it is not there. A link is removed, not what it leads to. */
 status file_delete(const char *path);
 /* Whether a name is one that unfinished files have: .moao-12345678.tmp */

@@ -88,6 +88,16 @@ static status check_format(const run *r, long number) {
 }
 
 /* Rank 0: open the store, load what is done; facts may come from the first run. */
+/* What an image held when the run began. */
+static status same_image(run *r, const char *fact, const char *key, long sum) {
+    if (store_get_fact(r->st, fact, sum) != sum)
+        return status_fail(MOAO_INPUT,
+                           "%s: --resume with another %s than that of the run; put it back, or "
+                           "start again with --overwrite",
+                           r->dir, key);
+    return store_set_fact(r->st, fact, sum);
+}
+
 static status open_store(run *r, long fact[FACTS]) {
     const params *par = r->u.par;
     char *text = params_effective_text(par);
@@ -113,15 +123,10 @@ static status open_store(run *r, long fact[FACTS]) {
     for (int e = 0; e < r->u.a.nexposure; e++)
         for (int k = 0; k < r->u.s.ntarget; k++)
             r->done[cell(r, e, k)] = store_done(r->st, e, k);
-    if (r->u.o.map != NULL) {
-        const long sum = (long)r->u.map.sum, then = store_get_fact(r->st, "static_map", sum);
-        if (then != sum)
-            TRY(status_fail(MOAO_INPUT,
-                            "%s: --resume with another errors.static_map than that of the run; "
-                            "put it back, or start again with --overwrite",
-                            r->dir));
-        TRY(store_set_fact(r->st, "static_map", sum));
-    }
+    if (r->u.o.map != NULL)
+        TRY(same_image(r, "static_map", "errors.static_map", (long)r->u.map.sum));
+    if (par->telescope_pupil != NULL)
+        TRY(same_image(r, "pupil_map", "telescope.pupil", (long)params_pupil_sum(par)));
     fact[FACT_FORMAT] = store_get_fact(r->st, "format", fact[FACT_FORMAT]);
     TRY(check_format(r, fact[FACT_FORMAT]));
     TRY(store_set_fact(r->st, "format", fact[FACT_FORMAT]));

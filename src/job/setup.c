@@ -146,7 +146,7 @@ status setup_init(const comm *c, const cmdline *cl, setup *u) {
     u->s.fit.points = u->s.fit.phase ? psf_points_of(&u->s, &u->o) : 0;
     if (u->o.crop == 0)
         u->o.crop = CROP_DEFAULT;
-    TRY(static_map_read(c, u->par, &u->map));
+    TRY(static_map_read(c, u->par, &u->s, &u->map));
     u->o.map = u->map.map.path != NULL ? &u->map.map : NULL;
     st = psf_sizes_of(&u->s, &u->o, &u->grid);
     u->o.crop = u->grid.crop;

@@ -2,7 +2,7 @@
 
 #include "base/crc.h"
 #include "base/file.h"
-#include "base/fits.h"
+#include "base/fits_image.h"
 #include "base/fits_in.h"
 #include "base/progress.h"
 
@@ -17,6 +17,7 @@
 #define MOST 16384        /* pixels of an axis */
 #define LARGEST 1e-3      /* of a path [m] */
 #define PARTS 16          /* of a pixel on the pupil's edge, along each axis, for its area inside */
+#define EDGE 1e-3         /* of a pixel's light that makes it dark or whole */
 #define DOUBTFUL_M 1e-12  /* rms of nm below which they are likely metres, */
 #define DOUBTFUL_UM 1e-10 /* or micrometres */
 #define LOSS 0.01         /* of the rms that resampling may lose without a word, */
@@ -27,8 +28,9 @@ typedef struct {
     double pixel;
 } head;
 
-typedef struct { /* the pupil, in pixels of the map */
+typedef struct { /* the pupil, the annulus in pixels of the map */
     double radius, hole;
+    const pupil *shape; /* NULL: all of it */
 } annulus;
 
 /* Metres of a unit; 0: not a length that is known. */
@@ -44,25 +46,17 @@ static double metres(const char *unit) {
     return 0;
 }
 
-static void text_of(fitsfile *f, const char *key, char *out) {
-    int err = 0;
-    if (fits_read_key(f, TSTRING, key, out, NULL, &err) != 0)
-        out[0] = '\0';
-    for (size_t n = strlen(out); n > 0 && out[n - 1] == ' '; n--)
-        out[n - 1] = '\0';
-}
-
 /* Size of a pixel: as the parameters say, else the header, else from one edge of the pupil to the
  * other. */
-static double pixel_of(fitsfile *f, const params *par, long columns) {
+static double pixel_of(fits_image *in, const params *par) {
     char unit[FLEN_VALUE];
     double step = 0;
     if (params_given(par->errors_static_pixel))
         return par->errors_static_pixel;
-    text_of(f, "CUNIT1", unit);
-    if (strcasecmp(unit, "m") == 0 && fits_key_number(f, "CDELT1", &step))
+    fits_image_text(in, "CUNIT1", unit);
+    if (strcasecmp(unit, "m") == 0 && fits_key_number(in->f, "CDELT1", &step))
         return fabs(step);
-    return par->telescope_diameter / (double)columns;
+    return par->telescope_diameter / (double)in->nx;
 }
 
 static status refuse(const char *path, const char *what) {
@@ -83,6 +77,11 @@ static void reach(const psf_map *m, int i, int j, double r[3]) {
 static double area_inside(const psf_map *m, const annulus *a, int i, int j) {
     double r[3];
     int n = 0;
+    if (a->shape != NULL) {
+        const double light = pupil_light(a->shape, (i - 0.5 * m->nx) * m->pixel,
+                                         (j - 0.5 * m->ny) * m->pixel, m->pixel);
+        return light < EDGE ? 0 : light > 1 - EDGE ? 1 : light;
+    }
     reach(m, i, j, r);
     if (r[0] >= a->radius || (a->hole > 0 && r[1] <= a->hole))
         return 0;
@@ -169,103 +168,54 @@ static double fill_and_measure(const annulus *a, psf_map *m) {
 /* --- the file */
 
 /* Values [m], in new memory. */
-static status read_image(fitsfile *f, const char *path, const params *par, static_map *s,
-                         int *err) {
+static status read_image(fits_image *in, const params *par, static_map *s) {
     char unit[FLEN_VALUE], line[200];
-    long n[2] = {0, 0};
-    int naxis = 0, any = 0;
-    double none = NAN, scale;
     psf_map *m = &s->map;
     status st;
-    fits_get_img_dim(f, &naxis, err);
-    if (*err == 0 && naxis != 2)
-        return refuse(path, "its first image has not two axes, expected a map of x and y");
-    fits_get_img_size(f, 2, n, err);
-    if (*err != 0)
-        return MOAO_OK;
-    if (n[0] < 2 || n[1] < 2 || n[0] > MOST || n[1] > MOST)
-        return refuse(path, "its axes have less than 2 or more than 16384 pixels");
-    text_of(f, "BUNIT", unit);
+    fits_image_text(in, "BUNIT", unit);
     s->no_unit = unit[0] == '\0';
-    scale = metres(unit);
+    const double scale = metres(unit);
     if (scale == 0) {
         snprintf(line, sizeof line, "BUNIT is %.40s, expected nm, um or m (none: nm)", unit);
-        return refuse(path, line);
+        return fits_image_refuse(in, line);
     }
-    m->pixel = pixel_of(f, par, n[0]);
-    m->nx = (int)n[0];
-    m->ny = (int)n[1];
+    m->pixel = pixel_of(in, par);
+    m->nx = in->nx;
+    m->ny = in->ny;
     if (!(m->pixel > 0 && isfinite(m->pixel)))
-        return refuse(path, "CDELT1 is no size of a pixel; give errors.static_pixel");
-    const size_t all = (size_t)n[0] * (size_t)n[1];
+        return fits_image_refuse(in, "CDELT1 is no size of a pixel; give errors.static_pixel");
+    const size_t all = (size_t)m->nx * (size_t)m->ny;
     TRY(ALLOC(m->path, all, "static map"));
-    fits_read_img(f, TDOUBLE, 1, (LONGLONG)all, &none, m->path, &any, err);
-    for (size_t i = 0; i < all && *err == 0; i++)
+    TRY(fits_image_read(in, m->path));
+    for (size_t i = 0; i < all; i++)
         m->path[i] *= scale;
-    st = MOAO_OK;
 done:
     return st;
 }
 
-static const char *cards_wrong(const char *path) {
-    uint64_t size = 0;
-    int fd = -1;
-    const bool open = file_open_plain(path, &fd, &size) == MOAO_OK;
-    const char *wrong = open ? fits_cards_wrong(fd, size) : "cannot be read";
-    if (open)
-        close(fd);
-    else
-        status_clear();
-    return wrong;
-}
-
 static status read_file(const char *path, const params *par, static_map *m) {
-    fitsfile *f = NULL;
-    int err = 0, closing = 0;
-    status st = MOAO_OK;
-    const char *why = file_unreadable(path);
-    if (why != NULL) {
-        char line[160];
-        snprintf(line, sizeof line, "cannot be read (%.80s), expected a FITS file", why);
-        return refuse(path, line);
-    }
-    why = cards_wrong(path);
-    if (why != NULL)
-        return refuse(path, why);
-    if (fits_open_diskfile(&f, path, READONLY, &err) == 0) {
-        int count = 0, naxis = 0, type = 0;
-        fits_get_num_hdus(f, &count, &err);
-        for (int i = 1; i <= count && err == 0 && naxis == 0; i++) /* the first that has pixels */
-            if (fits_movabs_hdu(f, i, &type, &err) == 0 && type == IMAGE_HDU)
-                fits_get_img_dim(f, &naxis, &err);
-        if (err == 0 && naxis == 0)
-            st = refuse(path, "it has no image");
-        else if (err == 0)
-            st = read_image(f, path, par, m, &err);
-    }
-    if (f != NULL)
-        fits_close_file(f, &closing);
-    if (st == MOAO_OK && err != 0) {
-        char line[80];
-        snprintf(line, sizeof line, "it cannot be read as FITS (cfitsio's status %d)", err);
-        st = refuse(path, line);
-    }
+    fits_image in;
+    status st = fits_image_open(&in, "errors.static_map", path, MOST);
+    if (st == MOAO_OK)
+        st = read_image(&in, par, m);
+    fits_image_close(&in);
     return st;
 }
 
 /* Tilt and rms of the samples; every one has a value. */
-static status measure(const params *par, const char *path, static_map *m) {
-    const double D = par->telescope_diameter, obs = par->telescope_obscuration;
+static status measure(const sys *s, const char *path, static_map *m) {
+    const double D = s->diameter;
     double n = 0, mean = 0, square = 0, xx = 0, xp[2] = {0, 0}, shift = NAN;
     char line[240];
     for (int j = 0; j < m->samples; j++)
         for (int i = 0; i < m->samples; i++) {
             const double x = ((i + 0.5) / m->samples - 0.5) * D;
             const double y = ((j + 0.5) / m->samples - 0.5) * D;
-            const double r = hypot(x, y);
-            if (r >= 0.5 * D || r < 0.5 * obs * D)
+            if (!sys_is_lit(s, x, y))
                 continue;
             double v = psf_map_path(&m->map, x, y);
+            if (!isfinite(v) && s->pupil != NULL && pupil_crosses(s->pupil, x, y, 0))
+                continue; /* a pixel on the edge, most of which is dark */
             if (!isfinite(v)) {
                 snprintf(line, sizeof line,
                          "no value at (%.3g, %.3g) m, inside the pupil of %.4g m; its pixels of "
@@ -295,52 +245,36 @@ static bool loses(const static_map *m, double share) {
 
 /* The map of the file as the PSF takes it. Lines between pixels are smooth; where they would take
  * away from the rms, pixels are blocks. */
-static status prepare(const params *par, const char *path, static_map *m) {
-    const double D = par->telescope_diameter;
+static status prepare(const params *par, const sys *s, const char *path, static_map *m) {
+    const double D = s->diameter;
     annulus a;
     status st;
     TRY(read_file(path, par, m));
     a.radius = 0.5 * D / m->map.pixel;
-    a.hole = a.radius * par->telescope_obscuration;
+    a.hole = a.radius * s->obs;
+    a.shape = s->pupil;
     TRY(check_pixels(path, &a, &m->map));
     m->pixels = fill_and_measure(&a, &m->map);
     m->samples = psf_map_samples(&m->map, D, par->dm_nssp * par->psf_oversampling);
-    TRY(measure(par, path, m));
+    TRY(measure(s, path, m));
     m->map.blocks = loses(m, SMOOTH);
     if (m->map.blocks)
-        TRY(measure(par, path, m));
+        TRY(measure(s, path, m));
 done:
-    return st;
-}
-
-/* The same name, whatever folder the program is started in later. */
-static status make_absolute(char **path) {
-    char *here = NULL, *whole = NULL;
-    status st = MOAO_OK;
-    if ((*path)[0] == '/')
-        return st;
-    here = getcwd(NULL, 0);
-    if (here == NULL)
-        return file_fail(*path, "find", errno);
-    TRY(file_join(here, *path, &whole));
-    free(*path);
-    *path = whole;
-done:
-    free(here);
     return st;
 }
 
 status static_map_name(params *par) {
-    return par->errors_static_map != NULL ? make_absolute(&par->errors_static_map) : MOAO_OK;
+    return par->errors_static_map != NULL ? file_make_absolute(&par->errors_static_map) : MOAO_OK;
 }
 
-status static_map_read(const comm *c, const params *par, static_map *m) {
+status static_map_read(const comm *c, const params *par, const sys *s, static_map *m) {
     status st = MOAO_OK;
     *m = (static_map){0};
     if (par->errors_static_map == NULL)
         return st;
     if (c->rank == 0)
-        st = prepare(par, par->errors_static_map, m);
+        st = prepare(par, s, par->errors_static_map, m);
     TRY(comm_agree(c, st));
     double *path = m->map.path;
     comm_bcast(c, m, sizeof *m);

@@ -22,7 +22,7 @@ typedef struct {
  * (those on its edge may lack one, those outside do not count). The map is linear between its
  * pixels where that keeps their rms to 0.5 %, else constant over each of them. free: fine on {0}.
  */
-status static_map_read(const comm *c, const params *par, static_map *m);
+status static_map_read(const comm *c, const params *par, const sys *s, static_map *m);
 /* Local. The file's name in par becomes an absolute one, which the effective parameters state. */
 status static_map_name(params *par);
 /* What is doubtful about a map that was read, as warnings. Local. */

@@ -142,6 +142,26 @@ static void motion_header(fitsout *o, const params *par) {
                             : "[mas] rms of the image's motion along y");
 }
 
+/* What of the annulus is lit. A Strehl ratio is over the peak of this pupil without errors: times
+ * PUPPEAK, over that of the clear annulus. */
+static void pupil_header(fitsout *o, const maps_data *m) {
+    const sys *s = m->s;
+    const double(*centres)[2];
+    fitsout_real(o, "PUPAREA", sys_area(s), "[m2] collecting area of the pupil");
+    fitsout_real(o, "PUPPEAK", sys_peak(s), "peak at Strehl ratio 1 / that of the clear annulus");
+    if (s->pupil == NULL)
+        return;
+    const int n = pupil_segment_count(s->pupil, &centres);
+    fitsout_real(o, "PUPANGLE", pupil_angle(s->pupil) * 180 / M_PI,
+                 "[deg] rotation of map, spiders and segments");
+    if (n == 0)
+        return;
+    fitsout_integer(o, "NSEGMENT", n, "segments of the pupil");
+    fitsout_real(o, "SEGPIST", pupil_piston(s->pupil) * 1e9, "[nm] rms piston of the segments");
+    fitsout_real(o, "SEGTILT", pupil_tiptilt(s->pupil) * MAS_PER_RAD,
+                 "[mas] rms tilt of the segments along an axis");
+}
+
 void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments) {
     const sys *s = m->s;
     char key[24];
@@ -150,6 +170,7 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
         fitsout_text(o, "TITLE", m->par->title, "");
     fitsout_real(o, "TELDIAM", s->diameter, "[m] diameter of the telescope");
     fitsout_real(o, "OBSCUR", s->obs, "central obscuration / diameter");
+    pupil_header(o, m);
     fitsout_real(o, "ZENITH", s->zenith * 180 / M_PI, "[deg] zenith angle");
     maps_sky_header(o, m);
     fitsout_real(o, "LOOPDEL", s->delay, "[s] delay of the loop");

@@ -26,8 +26,7 @@ static bool is_sensor(const sys *s, const sensor *o) {
 }
 
 static bool is_outlined(const sys *s, const sensor *o, int isub) {
-    return is_sensor(s, o) && o->gradient &&
-           (o->nssp <= 2 || sys_lit_share(s, o, isub) < 1.0 - 1e-9);
+    return is_sensor(s, o) && o->gradient && (o->nssp <= 2 || !sys_is_whole(s, o, isub));
 }
 
 /* Vector of length `size` along the edges of a slope's subaperture. */
@@ -66,8 +65,8 @@ static double layer_entry(const profile *p, int l, double delay, const sensor *o
 /* Places of a slope's nodes on the outline of its lit part, and their weights along its axis. */
 typedef struct {
     int n;
-    double x[OUTLINE_NODES(OUTLINE_MOST)], y[OUTLINE_NODES(OUTLINE_MOST)];
-    double w[2][OUTLINE_NODES(OUTLINE_MOST)];
+    double *x, *y, *w[2];
+    double room[];
 } nodes;
 
 /* A difference between two points has two nodes for each axis. */
@@ -83,10 +82,15 @@ static void point_nodes(const sys *s, const sensor *o, int isub, nodes *v) {
 
 /* So many nodes on a piece of an outline that a set with one more changes nothing. */
 static nodes *nodes_of(const sys *s, const sensor *o, int isub, int q) {
-    nodes *v = calloc(1, sizeof *v);
-    if (v != NULL && o->gradient)
-        v->n = outline_nodes(s, o, isub, !is_sensor(s, o), q, v->x, v->y, v->w[0], v->w[1]);
-    else if (v != NULL)
+    const bool whole = !is_sensor(s, o);
+    const size_t n = o->gradient ? (size_t)outline_count(s, o, isub, whole, q) : 4;
+    nodes *v = calloc(1, sizeof *v + 4 * n * sizeof *v->room);
+    if (v == NULL)
+        return NULL;
+    v->x = v->room, v->y = v->x + n, v->w[0] = v->y + n, v->w[1] = v->w[0] + n;
+    if (o->gradient)
+        v->n = outline_nodes(s, o, isub, whole, q, v->x, v->y, v->w[0], v->w[1]);
+    else
         point_nodes(s, o, isub, v);
     return v;
 }

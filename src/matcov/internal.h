@@ -150,12 +150,11 @@ status outline_init(const sys *s, const sensor *o, footprint *f);
 void outline_free(matcov_outline *o);
 size_t outline_bytes(const sys *s, const sensor *o);
 /* Nodes on the outline of the lit part (whole: of all of it) of subaperture k, q on a piece: places
- * and weights as in matcov_outline, of OUTLINE_NODES(q) at most; returns how many. q <=
- * OUTLINE_MOST.
- */
+ * and weights as in matcov_outline; returns how many, which outline_count does before, of an
+ * annulus OUTLINE_NODES(q) at most. q <= OUTLINE_MOST; short pieces of other pupils have fewer. */
 #define OUTLINE_MOST 24
-#define OUTLINE_PIECES 40
-#define OUTLINE_NODES(q) (OUTLINE_PIECES * (q))
+#define OUTLINE_NODES(q) (40 * (q))
+int outline_count(const sys *s, const sensor *o, int k, bool whole, int q);
 int outline_nodes(const sys *s, const sensor *o, int k, bool whole, int q, double *x, double *y,
                   double *wx, double *wy);
 /* direct_mean.c: mean of a layer's structure function over two edges whose centres are `at` apart

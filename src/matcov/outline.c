@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIT (1.0 - 1e-9) /* share of the light from which on a subaperture is whole */
 /* Nodes on a piece, of the first set: 6 leave 5e-5 of the slope variance. Stars of 1 and 2
  * subapertures have long pieces, which 12 and 20 serve on 40 m. */
 #define NODES 6
@@ -17,13 +16,30 @@
 #define NODES_TWO 20
 #define NOTHING 1e-9 /* length in subapertures, angle in radians */
 
-/* An edge along one axis, at `at` on the other one, or an arc around the pupil's centre; in
- * subapertures. sign: of the outward normal. */
+/* An edge along one axis, at `at` on the other one, or an arc around the pupil's centre, or a side
+ * of a polygon; in subapertures. sign: of the outward normal. */
 typedef struct {
-    bool arc;
+    bool arc, side;
     int normal; /* axis of an edge's normal */
     double at, from, to, sign;
+    double a[2], b[2]; /* ends of a side, the light on its left */
 } piece;
+
+/* Where pieces become nodes: places and weights times the outward normal, in subapertures and the
+ * sensor's axes. q nodes on a piece of the length `whole` or more, less on a shorter one; whole 0:
+ * on every piece. */
+typedef struct {
+    int q, n, usual;
+    double whole;
+    double *x, *y, *wx, *wy; /* NULL: they are counted */
+} sink;
+
+/* Nodes on a piece, by set. */
+static int nodes_of(const sensor *o, int set) {
+    if (set == 2)
+        return o->nssp <= 2 ? 0 : NODES_APART;
+    return set + (o->nssp == 1 ? NODES_ONE : o->nssp == 2 ? NODES_TWO : NODES);
+}
 
 /* Nodes and weights of Gauss and Legendre's rule on (-1, 1). */
 static void gauss(int n, double *x, double *w) {
@@ -46,16 +62,45 @@ static void gauss(int n, double *x, double *w) {
     }
 }
 
-static int add_piece(piece *p, int n, piece one) {
-    if (one.to - one.from > NOTHING)
-        p[n++] = one;
-    return n;
+/* Nodes on a piece: what a short one lacks does not depend on q, so that a set with one more has
+ * one more on each. */
+static int nodes_on(const sink *k, double length) {
+    if (!(k->whole > 0.0))
+        return k->q;
+    const int spared = (int)fmin(k->usual - 2, k->usual * fmax(0.0, 1.0 - length / k->whole));
+    return k->q - spared > 1 ? k->q - spared : 1;
+}
+
+static void add_piece(sink *k, piece p) {
+    double t[OUTLINE_MOST], g[OUTLINE_MOST];
+    if (!(p.to - p.from > NOTHING))
+        return;
+    const int q = nodes_on(k, p.to - p.from);
+    if (k->x != NULL)
+        gauss(q, t, g);
+    for (int j = 0; j < q && k->x != NULL; j++) {
+        const int n = k->n + j;
+        const double half = 0.5 * (p.to - p.from), along = p.from + half * (1.0 + t[j]);
+        const double w = p.sign * half * g[j];
+        if (p.arc) {
+            k->x[n] = p.at * cos(along), k->y[n] = p.at * sin(along);
+            k->wx[n] = w * k->x[n], k->wy[n] = w * k->y[n];
+        } else if (p.side) {
+            const double u = 0.5 * (1.0 + t[j]), dx = p.b[0] - p.a[0], dy = p.b[1] - p.a[1];
+            k->x[n] = p.a[0] + u * dx, k->y[n] = p.a[1] + u * dy;
+            k->wx[n] = 0.5 * g[j] * dy, k->wy[n] = -0.5 * g[j] * dx;
+        } else {
+            k->x[n] = p.normal == 0 ? p.at : along;
+            k->y[n] = p.normal == 0 ? along : p.at;
+            k->wx[n] = p.normal == 0 ? w : 0.0, k->wy[n] = p.normal == 0 ? 0.0 : w;
+        }
+    }
+    k->n += q;
 }
 
 /* What the annulus between the circles of radii hole and R has of the four edges of the square from
  * (x, y) on, of side 1. */
-static int find_edges(const double corner[2], double R, double hole, piece *p) {
-    int n = 0;
+static void find_edges(const double corner[2], double R, double hole, sink *to) {
     for (int axis = 0; axis < 2; axis++)
         for (int k = 0; k < 2; k++) {
             const double at = corner[axis] + k, low = corner[!axis], high = low + 1.0;
@@ -65,12 +110,11 @@ static int find_edges(const double corner[2], double R, double hole, piece *p) {
             const double half = sqrt(R * R - at * at);
             const double gap = fabs(at) < hole ? sqrt(hole * hole - at * at) : 0.0;
             e.from = fmax(low, -half), e.to = gap > 0.0 ? fmin(high, -gap) : fmin(high, half);
-            n = add_piece(p, n, e);
+            add_piece(to, e);
             e.from = fmax(low, gap), e.to = fmin(high, half);
             if (gap > 0.0)
-                n = add_piece(p, n, e);
+                add_piece(to, e);
         }
-    return n;
 }
 
 /* Angles at which a circle may enter or leave the square, in order; those of the axes too, so that
@@ -100,57 +144,123 @@ static int find_angles(const double corner[2], double radius, double *angle) {
 }
 
 /* What the square has of a circle. */
-static int find_arcs(const double corner[2], double radius, double sign, piece *p) {
+static void find_arcs(const double corner[2], double radius, double sign, sink *to) {
     double angle[13];
-    int n = 0;
     if (radius <= 0.0)
-        return 0;
+        return;
     const int count = find_angles(corner, radius, angle);
     for (int i = 0; i < count; i++) {
         const double middle = 0.5 * (angle[i] + angle[i + 1]);
         const double x = radius * cos(middle) - corner[0], y = radius * sin(middle) - corner[1];
         if (x > 0.0 && x < 1.0 && y > 0.0 && y < 1.0)
-            n = add_piece(
-                p, n,
+            add_piece(
+                to,
                 (piece){
                     .arc = true, .at = radius, .from = angle[i], .to = angle[i + 1], .sign = sign});
     }
-    return n;
 }
 
-static int find_pieces(const sys *s, const sensor *o, int k, bool whole, double corner[2],
-                       piece *p) {
-    const double R = 0.5 * o->nssp, hole = s->obs * R;
-    corner[0] = o->sub[k] % o->nssp - R, corner[1] = o->sub[k] / o->nssp - R;
-    if (whole)
-        return find_edges(corner, 2.0 * o->nssp, 0.0, p);
-    int n = find_edges(corner, R, hole, p);
-    n += find_arcs(corner, R, 1.0, p + n);
-    n += find_arcs(corner, hole, -1.0, p + n);
-    return n;
+static int compare_numbers(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
 }
 
-/* Nodes in subapertures, in the sensor's axes, with weights times the outward normal. */
-static int find_nodes(const piece *p, int count, int q, double *x, double *y, double *wx,
-                      double *wy) {
-    double t[OUTLINE_MOST], g[OUTLINE_MOST];
+/* What the polygons of a pupil leave of an edge of the square: from one crossing to the next. */
+static void cut_edge(const sys *s, double d, piece e, double high, sink *to) {
+    static const int most = PUPIL_MOST_EDGES;
+    double cross[PUPIL_MOST_EDGES + 1];
+    const pupil_edge *side;
+    const int count = pupil_edges(s->pupil, &side), along = !e.normal;
+    bool lit = false;
     int n = 0;
-    gauss(q, t, g);
-    for (int i = 0; i < count; i++)
-        for (int j = 0; j < q; j++, n++) {
-            const double half = 0.5 * (p[i].to - p[i].from),
-                         along = p[i].from + half * (1.0 + t[j]);
-            const double w = p[i].sign * half * g[j];
-            if (p[i].arc) {
-                x[n] = p[i].at * cos(along), y[n] = p[i].at * sin(along);
-                wx[n] = w * x[n], wy[n] = w * y[n];
-            } else {
-                x[n] = p[i].normal == 0 ? p[i].at : along;
-                y[n] = p[i].normal == 0 ? along : p[i].at;
-                wx[n] = p[i].normal == 0 ? w : 0.0, wy[n] = p[i].normal == 0 ? 0.0 : w;
-            }
+    for (int i = 0; i < count && n < most; i++) {
+        const double a = side[i].from[e.normal] / d - e.at, b = side[i].to[e.normal] / d - e.at;
+        if ((a > 0.0) == (b > 0.0))
+            continue;
+        const double t =
+            (side[i].from[along] + a / (a - b) * (side[i].to[along] - side[i].from[along])) / d;
+        if (t <= e.from)
+            lit = !lit;
+        else if (t < high)
+            cross[n++] = t;
+    }
+    qsort(cross, (size_t)n, sizeof *cross, compare_numbers);
+    cross[n++] = high;
+    for (int i = 0; i < n; i++, lit = !lit) {
+        e.to = cross[i];
+        if (lit)
+            add_piece(to, e);
+        e.from = cross[i];
+    }
+}
+
+/* The part of a side of a polygon that lies in the square. */
+static void clip_side(const pupil_edge *side, double d, const double corner[2], sink *to) {
+    double from = 0.0, end = 1.0;
+    piece p = {.side = true, .sign = 1.0};
+    for (int axis = 0; axis < 2; axis++) {
+        const double a = side->from[axis] / d - corner[axis],
+                     step = (side->to[axis] - side->from[axis]) / d;
+        if (step == 0.0) {
+            if (a < 0.0 || a > 1.0)
+                return;
+            continue;
         }
-    return n;
+        const double t[2] = {-a / step, (1.0 - a) / step};
+        from = fmax(from, fmin(t[0], t[1]));
+        end = fmin(end, fmax(t[0], t[1]));
+    }
+    if (!(end > from))
+        return;
+    for (int axis = 0; axis < 2; axis++) {
+        const double a = side->from[axis] / d, step = (side->to[axis] - side->from[axis]) / d;
+        p.a[axis] = a + from * step;
+        p.b[axis] = a + end * step;
+    }
+    p.to = hypot(p.b[0] - p.a[0], p.b[1] - p.a[1]);
+    add_piece(to, p);
+}
+
+/* What the square has of a pupil that is no annulus. It is moved by less than matters, so that no
+ * side of a polygon lies on its edges. */
+static void find_pupil(const sys *s, const sensor *o, const double place[2], sink *to) {
+    const double d = s->diameter / o->nssp, corner[2] = {place[0] + 1.3e-6, place[1] + 0.7e-6};
+    const pupil_edge *side;
+    const int count = pupil_edges(s->pupil, &side);
+    to->usual = nodes_of(o, 0);
+    to->whole = o->nssp == 1 ? 0.25 * M_PI : o->nssp == 2 ? 0.5 * M_PI : 1.0;
+    for (int k = 0; k < 4; k++) {
+        const int axis = k / 2, up = k % 2;
+        cut_edge(s, d,
+                 (piece){.normal = axis,
+                         .at = corner[axis] + up,
+                         .from = corner[!axis],
+                         .sign = up ? 1.0 : -1.0},
+                 corner[!axis] + 1.0, to);
+    }
+    for (int i = 0; i < count; i++)
+        clip_side(&side[i], d, corner, to);
+}
+
+/* The outline of the lit part (whole: of all) of subaperture k. */
+static void find_pieces(const sys *s, const sensor *o, int k, bool whole, sink *to) {
+    const double R = 0.5 * o->nssp, hole = s->obs * R;
+    const double corner[2] = {o->sub[k] % o->nssp - R, o->sub[k] / o->nssp - R};
+    if (whole) {
+        find_edges(corner, 2.0 * o->nssp, 0.0, to);
+    } else if (s->pupil != NULL) {
+        find_pupil(s, o, corner, to);
+    } else {
+        find_edges(corner, R, hole, to);
+        find_arcs(corner, R, 1.0, to);
+        find_arcs(corner, hole, -1.0, to);
+    }
+}
+
+int outline_count(const sys *s, const sensor *o, int k, bool whole, int q) {
+    sink to = {.q = q};
+    find_pieces(s, o, k, whole, &to);
+    return to.n;
 }
 
 /* Piston is not seen, and a tilt of 1 is a slope of 1 (the area, with the same nodes). */
@@ -175,11 +285,10 @@ static void register_place(const sys *s, const sensor *o, double px, double py, 
 
 int outline_nodes(const sys *s, const sensor *o, int k, bool whole, int q, double *x, double *y,
                   double *wx, double *wy) {
-    piece p[OUTLINE_PIECES];
-    double corner[2];
-    const int npiece = find_pieces(s, o, k, whole, corner, p);
-    const int n = find_nodes(p, npiece, q, x, y, wx, wy);
+    sink to = {.q = q, .x = x, .y = y, .wx = wx, .wy = wy};
     const double size = o->mag * s->diameter / o->nssp;
+    find_pieces(s, o, k, whole, &to);
+    const int n = to.n;
     normalise(n, x, wx);
     normalise(n, y, wy);
     for (int i = 0; i < n; i++) {
@@ -190,29 +299,15 @@ int outline_nodes(const sys *s, const sensor *o, int k, bool whole, int q, doubl
     return n;
 }
 
-/* Centroid of the lit part, the integral of x^2/2 times the normal over the area, registered. */
-static void find_centroid(const sys *s, const sensor *o, int k, double at[2]) {
-    double node[4][OUTLINE_NODES(NODES)], moment[2] = {0, 0}, area = 0.0, corner[2];
-    piece p[OUTLINE_PIECES];
-    const int npiece = find_pieces(s, o, k, false, corner, p);
-    const int n = find_nodes(p, npiece, NODES, node[0], node[1], node[2], node[3]);
-    for (int i = 0; i < n; i++) {
-        area += node[2][i] * node[0][i];
-        moment[0] += 0.5 * node[2][i] * node[0][i] * node[0][i];
-        moment[1] += 0.5 * node[3][i] * node[1][i] * node[1][i];
-    }
-    register_place(s, o, moment[0] / area, moment[1] / area, &at[0], &at[1]);
-}
-
-/* Principal axes of the second moments (matcov_outline), from the integrals
- * of x^3/3 and x^2 y/2 times the normal. */
-static void find_moments(const sys *s, const sensor *o, int k, double m[6]) {
-    double node[4][OUTLINE_NODES(NODES)], sum[5] = {0}, corner[2], area = 0.0;
-    piece p[OUTLINE_PIECES];
+/* Centroid of the lit part, registered, and principal axes of its second moments (matcov_outline),
+ * from the integrals of x^2/2, x^3/3 and x^2 y/2 times the normal. node: room for its nodes. */
+static void find_moments(const sys *s, const sensor *o, int k, double *const node[4], double at[2],
+                         double m[6]) {
+    sink to = {.q = NODES, .x = node[0], .y = node[1], .wx = node[2], .wy = node[3]};
+    double sum[5] = {0}, area = 0.0;
     const double size = o->mag * s->diameter / o->nssp;
-    const int npiece = find_pieces(s, o, k, false, corner, p);
-    const int n = find_nodes(p, npiece, NODES, node[0], node[1], node[2], node[3]);
-    for (int i = 0; i < n; i++) {
+    find_pieces(s, o, k, false, &to);
+    for (int i = 0; i < to.n; i++) {
         const double x = node[0][i], y = node[1][i];
         area += node[2][i] * x;
         sum[0] += node[2][i] * x * x / 2.0, sum[1] += node[3][i] * y * y / 2.0;
@@ -221,6 +316,7 @@ static void find_moments(const sys *s, const sensor *o, int k, double m[6]) {
     }
     for (int i = 0; i < 5; i++)
         sum[i] /= area;
+    register_place(s, o, sum[0], sum[1], &at[0], &at[1]);
     const double xx = sum[2] - sum[0] * sum[0] - 1.0 / 12.0, xy = sum[4] - sum[0] * sum[1],
                  yy = sum[3] - sum[1] * sum[1] - 1.0 / 12.0;
     const double turn = 0.5 * atan2(2.0 * xy, xx - yy), mean = 0.5 * (xx + yy),
@@ -232,21 +328,14 @@ static void find_moments(const sys *s, const sensor *o, int k, double m[6]) {
     }
 }
 
-static int nodes_of(const sensor *o, int set) {
-    if (set == 2)
-        return o->nssp <= 2 ? 0 : NODES_APART;
-    return set + (o->nssp == 1 ? NODES_ONE : o->nssp == 2 ? NODES_TWO : NODES);
-}
-
 /* One set of nodes of all outlines. */
 static status fill_set(const sys *s, const sensor *o, int set, matcov_outline *line) {
     const int q = nodes_of(o, set);
     int *first = NULL, most = 0, at = 0;
-    double *to[4] = {NULL, NULL, NULL, NULL}, corner[2];
-    piece p[OUTLINE_PIECES];
+    double *to[4] = {NULL, NULL, NULL, NULL};
     status st;
-    for (int i = 0; i < line->n; i++)
-        most += q * find_pieces(s, o, line->sub[i], false, corner, p);
+    for (int i = 0; i < line->n && q > 0; i++)
+        most += outline_count(s, o, line->sub[i], false, q);
     TRY(ALLOC(first, (size_t)line->n + 1, "outlines of subapertures"));
     line->first[set] = first;
     for (int i = 0; i < 4; i++) {
@@ -267,7 +356,7 @@ done:
 int matcov_outlined(const sys *s, const sensor *o, int *sub) {
     int n = 0;
     for (int k = 0; o->gradient && !o->whole && k < o->nsub; k++)
-        if (o->nssp <= 2 || sys_lit_share(s, o, k) <= LIT) {
+        if (o->nssp <= 2 || !sys_is_whole(s, o, k)) {
             if (sub != NULL)
                 sub[n] = k;
             n++;
@@ -277,8 +366,8 @@ int matcov_outlined(const sys *s, const sensor *o, int *sub) {
 
 status outline_init(const sys *s, const sensor *o, footprint *f) {
     status st = MOAO_OK;
-    int *number = NULL, *sub = NULL;
-    double *moments = NULL;
+    int *number = NULL, *sub = NULL, most = 0;
+    double *moments = NULL, *node[4] = {NULL, NULL, NULL, NULL};
     f->outline = (matcov_outline){.always = o->nssp <= 2};
     if (!o->gradient || o->whole)
         return MOAO_OK;
@@ -292,29 +381,33 @@ status outline_init(const sys *s, const sensor *o, footprint *f) {
     for (int k = 0; k < o->nsub; k++)
         number[k] = -1;
     for (int i = 0; i < f->outline.n; i++) {
+        const int count = outline_count(s, o, sub[i], false, NODES);
+        most = count > most ? count : most;
+    }
+    for (int i = 0; i < 4; i++)
+        TRY(ALLOC(node[i], (size_t)most, "outlines of subapertures"));
+    for (int i = 0; i < f->outline.n; i++) {
         double at[2];
         number[sub[i]] = i;
-        find_moments(s, o, sub[i], moments + 6 * i);
-        find_centroid(s, o, sub[i], at);
+        find_moments(s, o, sub[i], node, at, moments + 6 * i);
         for (int axis = 0; axis < 2 && !f->outline.always; axis++)
             f->centre[axis][sub[i]] = at[axis];
     }
     for (int set = 0; set < MATCOV_SETS; set++)
         TRY(fill_set(s, o, set, &f->outline));
 done:
+    for (int i = 0; i < 4; i++)
+        free(node[i]);
     return st;
 }
 
 size_t outline_bytes(const sys *s, const sensor *o) {
     size_t bytes = 2 * (size_t)o->nsub * sizeof(int), n = 0;
-    double corner[2];
-    piece p[OUTLINE_PIECES];
     for (int k = 0; k < o->nsub && o->gradient && !o->whole; k++) {
-        if (o->nssp > 2 && sys_lit_share(s, o, k) > LIT)
+        if (o->nssp > 2 && sys_is_whole(s, o, k))
             continue;
-        const int pieces = find_pieces(s, o, k, false, corner, p);
         for (int set = 0; set < MATCOV_SETS; set++)
-            bytes += 4 * sizeof(double) * (size_t)(pieces * nodes_of(o, set));
+            bytes += 4 * sizeof(double) * (size_t)outline_count(s, o, k, false, nodes_of(o, set));
         n++;
     }
     return o->gradient && !o->whole

@@ -122,6 +122,49 @@ done:
     return st;
 }
 
+/* What of the annulus is lit, in the frame of the directions. */
+static status set_pupil(const params *par, sys *s) {
+    const real_list *angles = &par->telescope_spiders_angles,
+                    *offsets = &par->telescope_spiders_offset;
+    const int n = angles->n > 0 ? angles->n : par->telescope_spiders_number;
+    const double first =
+        params_given(par->telescope_spiders_angle) ? par->telescope_spiders_angle : 0;
+    double *v = NULL;
+    sky field;
+    status st;
+    TRY(ALLOC(v, 2 * (size_t)n + 1, "spiders"));
+    for (int i = 0; i < n; i++) {
+        v[i] = angles->n > 0 ? angles->v[i] : first + 2 * M_PI * i / n;
+        v[n + i] = offsets->n > 0 ? offsets->v[offsets->n > 1 ? i : 0] : 0;
+    }
+    pupil_opts o = {.diameter = s->diameter,
+                    .obs = s->obs,
+                    .angle = par->telescope_pupil_angle,
+                    .nspider = n,
+                    .spider_angle = v,
+                    .spider_offset = v + n,
+                    .spider_width = par->telescope_spiders_width,
+                    .min_light = par->telescope_min_light,
+                    .map = par->pupil};
+    o.segments = (pupil_segments){
+        .tiling = (pupil_tiling)par->telescope_segments_shape,
+        .size = par->telescope_segments_size,
+        .gap = par->telescope_segments_gap,
+        .angle = par->telescope_segments_angle,
+        .within = {par->telescope_segments_within[0], par->telescope_segments_within[1]},
+        .nmissing = par->telescope_segments_missing.n,
+        .missing = (const double(*)[2])par->telescope_segments_missing.v,
+        .piston = par->telescope_segments_piston,
+        .tiptilt = par->telescope_segments_tiptilt};
+    params_sky(par, &field);
+    if (par->sky_pupil != SKY_PUPIL_FIELD && params_given(field.parallactic))
+        o.angle += field.parallactic - field.angle;
+    TRY(pupil_init(&o, &s->pupil));
+done:
+    free(v);
+    return st;
+}
+
 status sys_init(const params *par, sys *s) {
     status st;
     *s = (sys){.diameter = par->telescope_diameter,
@@ -138,6 +181,7 @@ status sys_init(const params *par, sys *s) {
         s->ts.gradient = s->ts.gradient || s->sensors[w].gradient;
     }
     TRY(set_targets(par, s));
+    TRY(set_pupil(par, s));
     TRY(sys_derive(s));
 done:
     return st;

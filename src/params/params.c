@@ -12,6 +12,8 @@ static const struct {
 } alternatives[] = {
     {"targets", "|grid|list|file|"},
     {"sky", "|hour_angle|time|"},
+    {"telescope.spiders", "|angles|number|"},
+    {"telescope.spiders", "|angles|angle|"},
     {"atmosphere", "|profiles|file|legacy|"},
     {"atmosphere.legacy", "|files|pattern|"},
     {"atmosphere.profiles.layers", "|fraction|strength|"},
@@ -155,6 +157,8 @@ static status load(params_files *files, int nfile, const char *const *names, int
     /* after a mistake all is read whose meaning does not hang on it */
     if (!mistakes_about("sky"))
         TRY(mistakes_keep(params_read_sky(&l)));
+    if (!mistakes_about("telescope"))
+        TRY(mistakes_keep(params_check_pupil(&l)));
     TRY(mistakes_keep(params_read_sensors(&l)));
     if (!mistakes_about("targets") && !mistakes_about("sky"))
         TRY(mistakes_keep(params_read_targets(&l)));
@@ -187,6 +191,8 @@ status params_load(const comm *c, int nfile, const char *const *files, int nover
         local = comm_agree(c, local);
     }
     st = local;
+    if (st == MOAO_OK)
+        st = params_read_pupil(c, par);
 done:
     params_files_free(&held);
     return st;
@@ -199,6 +205,7 @@ void params_free(params *par) {
     for (int i = 0; i < par->atmosphere_profiles.n; i++)
         param_table_free(&params_profile_table, &par->atmosphere_profiles.v[i]);
     free(par->atmosphere_profiles.v);
+    free(par->pupil.amplitude);
     free_lines(&par->notes);
     free_lines(&par->told);
     free(par->images.lambda);

@@ -86,9 +86,10 @@ enum { FACTOR_PARAM_DENSE, FACTOR_PARAM_HOST, FACTOR_PARAM_TLR, FACTOR_PARAM_AUT
 enum { PRODUCT_PARAM_EXACT, PRODUCT_PARAM_FP16, PRODUCT_PARAM_TOEPLITZ, PRODUCT_PARAM_AUTO };
 enum { FORMAT_NONE, FORMAT_DENSE, FORMAT_HALF, FORMAT_TLR, FORMAT_GRID, FORMAT_AUTO };
 enum { VERIFY_OFF, VERIFY_SAMPLE, VERIFY_FULL };
-enum { PSF_SHORT, PSF_LONG, PSF_NONE }; /* output.psf */
-enum { BUDGET_WANTED, BUDGET_NONE };    /* output.budget */
-enum { SKY_FIELD, SKY_PUPIL };          /* sky.lgs */
+enum { PSF_SHORT, PSF_LONG, PSF_NONE };                     /* output.psf */
+enum { BUDGET_WANTED, BUDGET_NONE };                        /* output.budget */
+enum { SKY_FIELD, SKY_PUPIL };                              /* sky.lgs */
+enum { SKY_PUPIL_AUTO, SKY_PUPIL_FIELD, SKY_PUPIL_ZENITH }; /* sky.pupil */
 
 struct sensor_params { /* after loading: frame_rate and ring not given */
 #define SENSOR(key, kind, ...) param_##kind key;
@@ -119,6 +120,7 @@ typedef struct { /* after loading: the atmosphere is in atmosphere_profiles, a t
 #include "params.def"
     text_list notes; /* warnings that arose while reading (parts of legacy files that are not
                         modelled...) */
+    pupil_map pupil; /* of telescope.pupil */
     text_list told;  /* what files of spectra came to, for reports */
     image_list images;
 } params;
@@ -151,6 +153,8 @@ status atmos_init(const params *par, const sys *s, atmos *a);
 status params_list_images(params *par);
 /* "1.65 um", or "band H". Local. */
 void params_image_label(const params *par, int i, char *out, size_t n);
+/* Checksum of telescope.pupil's image, which is there. Local. */
+uint32_t params_pupil_sum(const params *par);
 
 /* Where the field is on the sky, as far as the parameters say (NAN: not given). Local. */
 void params_sky(const params *par, sky *s);

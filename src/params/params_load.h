@@ -41,6 +41,10 @@ status params_read_images(params_loader *l);
 /* The zenith angle that follows from sky, into par. */
 status params_read_sky(params_loader *l);
 status params_read_targets(params_loader *l);
+/* Spiders and segments; the image of the pupil into par->pupil, which rank 0 reads from disk:
+ * collective when c is not NULL. */
+status params_check_pupil(const params_loader *l);
+status params_read_pupil(const comm *c, params *par);
 /* Spectra of the image's motion and what the loop leaves of them, into errors.jitter and
  * errors.windshake. */
 status params_read_motion(params_loader *l);

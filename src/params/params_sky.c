@@ -47,6 +47,8 @@ static status check_company(const params_loader *l) {
         return missing(l, "sky.longitude", "an angle in deg, east positive, beside a time");
     if (par->sky_lgs == SKY_PUPIL && !placed)
         return missing(l, "sky.hour_angle", "it or a time, as sky.lgs is pupil");
+    if (par->sky_pupil == SKY_PUPIL_ZENITH && !placed)
+        return missing(l, "sky.hour_angle", "it or a time, as sky.pupil is zenith");
     return MOAO_OK;
 }
 

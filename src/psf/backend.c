@@ -157,6 +157,7 @@ void psf_model_init(psf *p, psf_model *m) {
                      .weight = p->weight,
                      .norm = p->norm,
                      .kernel = p->kernel,
+                     .ntel = p->ntel,
                      .tel = p->tel,
                      .vmax = p->vmax,
                      .lattice = p->lattice,

@@ -45,7 +45,7 @@ static inline size_t psf_device_arrays(const psf_model *m) {
     const size_t tables[] = {nact,
                              nsep * nsep,
                              2 * reach + 1,
-                             P * P,
+                             (size_t)m->ntel * P * (2 * P - 1),
                              2 * PSF_NDIR,
                              3 * nl,
                              nl * nbox,

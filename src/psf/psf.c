@@ -33,14 +33,15 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
     if (o->phase) {
         p->lattice = phase_lattice(s, o);
         p->h = p->pitch * p->n / p->lattice;
-        p->np = phase_count(p->lattice, s->obs);
+        p->np = phase_count(p->lattice, s);
         p->nsep = 2 * p->lattice + 1;
         p->average = o->average;
         p->thinning = phase_thinning(p->np, o->all_pairs);
         if (o->average != PSF_AVERAGE_MEAN)
-            p->nsample = phase_samples(p->lattice, s->obs, p->thinning);
+            p->nsample = phase_samples(p->lattice, s, p->thinning);
     }
     p->P = p->n * p->k;
+    p->ntel = telescope_planes(s, o);
     p->mapped = o->map != NULL;
     p->nerrors = psf_has_errors(o) ? (size_t)p->P * (size_t)p->P : 0;
     /* The influence function is taken as wide as it exceeds 1/1000 of its peak. */
@@ -97,7 +98,7 @@ static void list_arrays(psf *p, array list[NARRAY]) {
         {(void **)&p->errors, p->nerrors, sizeof(double)},
         {(void **)&p->map_even, map, sizeof(double)},
         {(void **)&p->map_odd, map, sizeof(double)},
-        {(void **)&p->tel, P * P, sizeof(double)},
+        {(void **)&p->tel, (size_t)p->ntel * P * (2 * P - 1), sizeof(double)},
         {(void **)&p->vmax, P, sizeof(int)},
         {(void **)&p->mean, line * line, sizeof(double)},
         {(void **)&p->part, P * line, sizeof(double)},
@@ -141,7 +142,7 @@ size_t psf_bytes(const sys *s, const psf_opts *o) {
     size_t sum = sizeof(psf);
     for (int i = 0; i < NARRAY; i++)
         sum += (list[i].count * list[i].size + 63) / 64 * 64;
-    return sum;
+    return sum + telescope_bytes(&p, s);
 }
 
 size_t psf_device_bytes(const sys *s, const psf_opts *o) {
@@ -155,37 +156,6 @@ size_t psf_device_bytes(const sys *s, const psf_opts *o) {
 size_t psf_fit_bytes(const sys *s, const psf_opts *o) {
     size_t P = (size_t)s->dm.nssp * (size_t)o->oversampling;
     return sizeof(psf_fit) + P * P * sizeof(double);
-}
-
-/* Area common to two discs of radii a and b whose centres are s apart. */
-static double lens(double a, double b, double s) {
-    if (s >= a + b)
-        return 0;
-    if (s <= fabs(a - b))
-        return M_PI * fmin(a, b) * fmin(a, b);
-    double ca = (s * s + a * a - b * b) / (2 * s * a);
-    double cb = (s * s + b * b - a * a) / (2 * s * b);
-    double kite = (a + b - s) * (s + a - b) * (s - a + b) * (s + a + b);
-    return a * a * acos(fmin(1, fmax(-1, ca))) + b * b * acos(fmin(1, fmax(-1, cb))) -
-           0.5 * sqrt(fmax(0, kite));
-}
-
-/* OTF_tel: autocorrelation of the annulus, over its sum on the grid, so that the PSF peaks at 1. */
-static void telescope_init(psf *p, double obs) {
-    double R = 0.5 * p->P, r = obs * R, sum = 0; /* in pixels */
-    for (int u = 0; u < p->P; u++) {
-        p->vmax[u] = 0;
-        for (int v = 0; v < p->P; v++) {
-            double rho = sqrt((double)u * u + (double)v * v);
-            double t = rho < 2 * R ? lens(R, R, rho) - 2 * lens(R, r, rho) + lens(r, r, rho) : 0;
-            p->tel[(size_t)u * (size_t)p->P + (size_t)v] = t;
-            sum += t * (u == 0 ? 1 : 2) * (v == 0 ? 1 : 2);
-            if (rho < 2 * R)
-                p->vmax[u] = v;
-        }
-    }
-    for (size_t i = 0; i < (size_t)p->P * (size_t)p->P; i++)
-        p->tel[i] /= sum;
 }
 
 /* FFTW_ESTIMATE: the algorithm must not depend on timings, so that every process gets the same
@@ -249,13 +219,13 @@ status psf_init(const sys *s, const psf_opts *o, psf **out) {
         double t = i * p->pixel / (2 * p->x0);
         p->kernel[i + p->reach] = sqrt(M_PI) * p->x0 / p->pitch * exp(-t * t);
     }
-    telescope_init(p, s->obs);
     TRY(psf_errors_init(p, s, o));
-    TRY(psf_map_init(p, o->map, s->obs));
+    TRY(telescope_init(p, s));
+    TRY(psf_map_init(p, o->map, s));
     TRY(plans_init(p));
     TRY(psf_average_init(p, s, o->weighted));
     if (o->phase)
-        TRY(phase_init(p, s->obs));
+        TRY(phase_init(p, s));
     *out = p;
     p = NULL;
 done:
@@ -323,7 +293,7 @@ size_t psf_sep_count(const psf *p) {
 }
 
 size_t psf_points_of(const sys *s, const psf_opts *o) {
-    return o->phase ? (size_t)phase_count(phase_lattice(s, o), s->obs) : 0;
+    return o->phase ? (size_t)phase_count(phase_lattice(s, o), s) : 0;
 }
 
 size_t psf_pairwise_count_of(const sys *s, const psf_opts *o) {

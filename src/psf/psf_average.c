@@ -9,11 +9,12 @@
 
 /* w_a: sum of the squared influence function over the pupil's pixels of d_t/4. x, y: the actuator's
  * indices. */
-static double pupil_energy(const psf *p, double obs, int x, int y) {
+static double pupil_energy(const psf *p, const sys *s, int x, int y) {
     int reach = (int)ceil(4 * p->x0 / p->pitch * sqrt(17 * log(10)));
     int lo[2] = {4 * x - reach, 4 * y - reach}, hi[2] = {4 * x + reach, 4 * y + reach};
     double t = p->pitch / (4 * p->x0), sum = 0;
-    double rin = 4 * p->n * obs, rout = 4 * p->n; /* diameters in pixels = radii in half pixels */
+    double rin = 4 * p->n * s->obs,
+           rout = 4 * p->n; /* diameters in pixels = radii in half pixels */
     for (int a = 0; a < 2; a++) {
         lo[a] = lo[a] < 0 ? 0 : lo[a];
         hi[a] = hi[a] > 4 * p->n ? 4 * p->n : hi[a];
@@ -22,7 +23,9 @@ static double pupil_energy(const psf *p, double obs, int x, int y) {
         double gy = exp(-pow(t * (j + 0.5 - 4 * y), 2));
         for (int i = lo[0]; i < hi[0]; i++) {
             double r = hypot(2 * i + 1 - 4 * p->n, 2 * j + 1 - 4 * p->n);
-            if (r >= rin && r < rout)
+            if (r >= rin && r < rout &&
+                (s->pupil == NULL || sys_is_lit(s, (i + 0.5 - 2 * p->n) * p->pitch / 4,
+                                                (j + 0.5 - 2 * p->n) * p->pitch / 4)))
                 sum += gy * exp(-pow(t * (i + 0.5 - 4 * x), 2));
         }
     }
@@ -130,7 +133,7 @@ status psf_average_init(psf *p, const sys *s, bool weighted) {
     for (int a = 0; a < p->nact; a++) {
         int x = s->dm.act[a] % (p->n + 1), y = s->dm.act[a] / (p->n + 1);
         p->place[a] = s->dm.act[a];
-        p->weight[a] = weighted ? pupil_energy(p, s->obs, x, y) : 1;
+        p->weight[a] = weighted ? pupil_energy(p, s, x, y) : 1;
         mean += p->weight[a] / p->nact;
     }
     for (int a = 0; a < p->nact; a++)

@@ -17,7 +17,7 @@ bool psf_has_errors(const psf_opts *o) {
 
 /* Jitter of rms a on the sky along an axis tilts the phase by a times the coordinate: over a
  * distance its variance is (2 pi a rho / lambda)^2, whatever its spectrum in time. */
-static void add_jitter(psf *p, const double jitter[2], double obs) {
+static void add_jitter(psf *p, const double jitter[2], const sys *s) {
     const double k = 2 * M_PI / LAMBDA_REF * p->pixel;
     const double diameter = p->P * p->pixel, wave = 2 * M_PI / LAMBDA_REF;
     for (int u = 0; u < p->P; u++)
@@ -27,7 +27,12 @@ static void add_jitter(psf *p, const double jitter[2], double obs) {
         }
     /* mean square of a coordinate over the annulus: D^2 (1 + o^2) / 16 */
     p->errors_part[0] = wave * wave * (jitter[0] * jitter[0] + jitter[1] * jitter[1]) * diameter *
-                        diameter * (1 + obs * obs) / 16;
+                        diameter * (1 + s->obs * s->obs) / 16;
+    if (s->pupil != NULL) {
+        const double *square = pupil_about(s->pupil)->square;
+        p->errors_part[0] =
+            wave * wave * (jitter[0] * jitter[0] * square[0] + jitter[1] * jitter[1] * square[1]);
+    }
 }
 
 /* Structure function, for a variance of 1, of a spectrum f^-power from 1/D to the grid's highest
@@ -107,14 +112,34 @@ static void add_focus(psf *p, double c, double obs) {
     p->errors_part[2] = k * k * pow(1 - obs * obs, 2) / 12;
 }
 
+/* The same on another pupil: D = k^2 times the mean of (r'^2 - r^2)^2 over the pairs. */
+static status add_focus_on(psf *p, double c, const pupil *shape) {
+    const double radius = 0.5 * p->P * p->pixel, k = 2 * M_PI / LAMBDA_REF * c * radius * radius;
+    double *mean = NULL, variance = 0;
+    status st;
+    TRY(ALLOC(mean, p->nerrors, "focus error"));
+    TRY(telescope_radii(p, shape, mean, &variance));
+    for (size_t i = 0; i < p->nerrors; i++)
+        p->errors[i] += k * k * mean[i];
+    p->errors_part[2] = k * k * variance;
+done:
+    free(mean);
+    return st;
+}
+
 status psf_errors_init(psf *p, const sys *s, const psf_opts *o) {
     if (!psf_has_errors(o))
         return MOAO_OK;
     memset(p->errors, 0, (size_t)p->P * (size_t)p->P * sizeof *p->errors);
-    add_jitter(p, o->jitter, s->obs);
-    if (o->focus > 0)
+    status st = MOAO_OK;
+    add_jitter(p, o->jitter, s);
+    if (o->focus > 0 && s->pupil != NULL)
+        st = add_focus_on(p, o->focus, s->pupil);
+    else if (o->focus > 0)
         add_focus(p, o->focus, s->obs);
-    return o->static_rms > 0 ? add_static(p, o->static_rms, o->static_power) : MOAO_OK;
+    if (st == MOAO_OK && o->static_rms > 0)
+        st = add_static(p, o->static_rms, o->static_power);
+    return st;
 }
 
 void psf_errors_add(const psf *p, psf_fit *f) {

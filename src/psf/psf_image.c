@@ -18,14 +18,14 @@ static void fill_otf(psf *p, const psf_fit *f, int imono, bool odd) {
 #pragma omp parallel for schedule(dynamic, 8) if (p->N >= PSF_PARALLEL)
     for (int u = 0; u < p->P; u++) {
         double *row = p->otf + (size_t)u * (size_t)p->stride, *end = row + p->N;
-        const double *tel = p->tel + (size_t)u * (size_t)p->P;
+        const double *tel = telescope_row(p, ilambda, u);
         const double *d = f ? f->d + (size_t)u * (size_t)p->P : tel;
         const double *map = map_row(p, odd ? p->map_odd : p->map_even, imono, u);
         row[0] = tel[0] * exp(-q * (c0 - row[0]) - fit * d[0]);
         for (int v = 1; v <= p->vmax[u]; v++) {
-            double t = tel[v] * exp(-fit * d[v]);
-            row[v] = t * exp(-q * (c0 - row[v]));
-            end[-v] = t * exp(-q * (c0 - end[-v]));
+            const double rest = exp(-fit * d[v]);
+            row[v] = tel[v] * rest * exp(-q * (c0 - row[v]));
+            end[-v] = tel[-v] * rest * exp(-q * (c0 - end[-v]));
         }
         for (int v = -p->vmax[u]; map != NULL && v <= p->vmax[u]; v++)
             *(v < 0 ? end + v : row + v) *= map[v];

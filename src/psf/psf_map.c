@@ -51,49 +51,59 @@ int psf_map_samples(const psf_map *m, double diameter, int P) {
 }
 
 typedef struct {
-    int n, side;  /* samples across the pupil, of the transforms */
-    double *path; /* [n][n] without its mean; NAN outside the annulus */
-    double *area; /* [side][side] autocorrelation of the pupil */
+    int n, side;       /* samples across the pupil, of the transforms */
+    double *path;      /* [n][n] without its mean; NAN outside the pupil */
+    double *amplitude; /* [n][n] of the pupil; NULL: of an annulus */
+    double *area;      /* [side][side] autocorrelation of the pupil */
     fftw_complex *u;
     fftw_plan there, back;
 } work;
 
 static void close_work(work *k) {
     free(k->path);
+    free(k->amplitude);
     free(k->area);
     free(k->u);
     fftw_destroy_plan(k->there);
     fftw_destroy_plan(k->back);
 }
 
+static double amplitude_at(const work *k, int i, int j) {
+    return k->amplitude != NULL ? k->amplitude[(size_t)j * (size_t)k->n + (size_t)i] : 1;
+}
+
 /* The path at the samples, and its variance [m^2]. */
-static status sample(const psf_map *m, double diameter, double obs, work *k, double *variance) {
-    const double step = diameter / k->n, radius = 0.5 * diameter;
-    double mean = 0, square = 0;
-    long count = 0;
+static status sample(const psf_map *m, const sys *s, work *k, double *variance) {
+    const double diameter = s->diameter, step = diameter / k->n, radius = 0.5 * diameter;
+    double mean = 0, square = 0, count = 0;
     for (int j = 0; j < k->n; j++)
         for (int i = 0; i < k->n; i++) {
             double *p = &k->path[(size_t)j * (size_t)k->n + (size_t)i];
             const double x = (i + 0.5) * step - radius, y = (j + 0.5) * step - radius;
-            const double r = hypot(x, y);
+            const double r = hypot(x, y), a = amplitude_at(k, i, j), w = a * a;
             *p = NAN;
-            if (r >= radius || r < obs * radius)
+            if (k->amplitude != NULL ? !(a > 0) : r >= radius || r < s->obs * radius)
                 continue;
             *p = psf_map_path(m, x, y);
+            if (!isfinite(*p) && a < 0.5) /* a cell on the edge */
+                continue;
             if (!isfinite(*p))
                 return status_fail(MOAO_INPUT,
                                    "errors.static_map: no value at (%.3g, %.3g) m, inside the "
                                    "pupil of %.4g m; expected finite values all over it",
                                    x, y, diameter);
-            mean += *p;
-            count++;
+            mean += w * *p;
+            count += w;
         }
-    mean /= (double)count;
-    for (size_t i = 0; i < (size_t)k->n * (size_t)k->n; i++) {
-        k->path[i] -= mean;
-        square += isfinite(k->path[i]) ? k->path[i] * k->path[i] : 0;
-    }
-    *variance = square / (double)count;
+    mean /= count;
+    for (int j = 0; j < k->n; j++)
+        for (int i = 0; i < k->n; i++) {
+            double *p = &k->path[(size_t)j * (size_t)k->n + (size_t)i];
+            const double a = amplitude_at(k, i, j);
+            *p -= mean;
+            square += isfinite(*p) ? a * a * *p * *p : 0;
+        }
+    *variance = square / count;
     return MOAO_OK;
 }
 
@@ -104,7 +114,8 @@ static void correlate(const work *k, double wave) {
     for (size_t j = 0; j < n; j++)
         for (size_t i = 0; i < n; i++)
             if (isfinite(k->path[j * n + i]))
-                k->u[j * side + i] = cexp(I * wave * k->path[j * n + i]);
+                k->u[j * side + i] =
+                    amplitude_at(k, (int)i, (int)j) * cexp(I * wave * k->path[j * n + i]);
     fftw_execute(k->there);
     for (size_t i = 0; i < side * side; i++)
         k->u[i] = creal(k->u[i]) * creal(k->u[i]) + cimag(k->u[i]) * cimag(k->u[i]);
@@ -127,7 +138,7 @@ static void fill_factor(const psf *p, const work *k, int l) {
         }
 }
 
-status psf_map_init(psf *p, const psf_map *m, double obs) {
+status psf_map_init(psf *p, const psf_map *m, const sys *s) {
     const double diameter = p->P * p->pixel, rad = 2 * M_PI / LAMBDA_REF;
     work k = {0};
     double variance = 0;
@@ -144,7 +155,11 @@ status psf_map_init(psf *p, const psf_map *m, double obs) {
     k.back = fftw_plan_dft_2d(k.side, k.side, k.u, k.u, FFTW_BACKWARD, FFTW_ESTIMATE);
     if (k.there == NULL || k.back == NULL)
         TRY(status_fail(MOAO_INTERNAL, "FFTW cannot plan transforms of %d points", k.side));
-    TRY(sample(m, diameter, obs, &k, &variance));
+    if (s->pupil != NULL) {
+        TRY(ALLOC(k.amplitude, (size_t)k.n * (size_t)k.n, "static map"));
+        pupil_cells(s->pupil, k.n, k.amplitude, NULL);
+    }
+    TRY(sample(m, s, &k, &variance));
     correlate(&k, 0);
     for (size_t i = 0; i < all; i++)
         k.area[i] = creal(k.u[i]);

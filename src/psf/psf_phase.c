@@ -51,13 +51,14 @@ bool phase_is_sample(int thinning, int column, int row) {
     return (column + step * row) % thinning == 0;
 }
 
-/* Points inside the annulus by rows; counts them when p is NULL, thinned where that is
+/* Points inside the pupil by rows; counts them when p is NULL, thinned where that is
  * above 1. Squares of distances are whole numbers: `moao check` counts hundreds of times, and a
  * hypot for each point was most of its time. */
-static int find_points(int side, double obs, int thinning, psf *p) {
+static int find_points(int side, const sys *s, int thinning, psf *p) {
     const int radius = 2 * side;
     const int64_t outer = (int64_t)radius * radius,
-                  inner = (int64_t)ceil(obs * radius * (obs * radius));
+                  inner = (int64_t)ceil(s->obs * radius * (s->obs * radius));
+    const double quarter = 0.25 * s->diameter / side; /* [m] */
     int count = 0, at[2];
     for (int j = 0; j < side; j++) {
         if (p != NULL)
@@ -66,6 +67,8 @@ static int find_points(int side, double obs, int thinning, psf *p) {
             place_of(i, j, at);
             const int64_t x = at[0] - radius, y = at[1] - radius, r2 = x * x + y * y;
             if (r2 >= outer || r2 < inner || (thinning > 1 && !phase_is_sample(thinning, i, j)))
+                continue;
+            if (s->pupil != NULL && !sys_is_lit(s, (double)x * quarter, (double)y * quarter))
                 continue;
             if (p != NULL) {
                 p->point_column[count] = i;
@@ -80,12 +83,12 @@ static int find_points(int side, double obs, int thinning, psf *p) {
     return count;
 }
 
-int phase_count(int rows, double obs) {
-    return find_points(rows, obs, 1, NULL);
+int phase_count(int rows, const sys *s) {
+    return find_points(rows, s, 1, NULL);
 }
 
-int phase_samples(int rows, double obs, int thinning) {
-    return find_points(rows, obs, thinning, NULL);
+int phase_samples(int rows, const sys *s, int thinning) {
+    return find_points(rows, s, thinning, NULL);
 }
 
 /* Factors of the influence functions along x and y at the places of the points. */
@@ -115,8 +118,8 @@ static void count_pairs(psf *p) {
             }
 }
 
-status phase_init(psf *p, double obs) {
-    find_points(p->lattice, obs, 1, p);
+status phase_init(psf *p, const sys *s) {
+    find_points(p->lattice, s, 1, p);
     fill_influence(p);
     count_pairs(p);
     pairwise_init(p);

@@ -12,10 +12,10 @@
 
 /* Rows of the lattice that the options ask for (of `phase`), and points of a lattice. */
 int phase_lattice(const sys *s, const psf_opts *o);
-int phase_count(int rows, double obs);
+int phase_count(int rows, const sys *s);
 /* Of them, those whose pairs with all others are taken one by one (psf_pairwise.c): of np points
  * one in phase_thinning, a lattice that takes all places within the cells of the actuators. */
-int phase_samples(int rows, double obs, int thinning);
+int phase_samples(int rows, const sys *s, int thinning);
 int phase_thinning(int np, int all_pairs);
 bool phase_is_sample(int thinning, int column, int row);
 /* Place of a separation of dj rows and di columns, the first point in row j, among the sums. In odd
@@ -28,7 +28,7 @@ static inline size_t phase_separation(const psf *p, int j, int dj, int di) {
 double phase_length(const psf *p, int at);
 int phase_opposite(const psf *p, int at);
 /* Points, influence functions, pairs and weights; the arrays are there. */
-status phase_init(psf *p, double obs);
+status phase_init(psf *p, const sys *s);
 /* Weights of the interpolation from the lattice to the grid of rho. */
 void phase_weights(psf *p);
 /* psf_covariance and psf_fit_init in this mode. */

@@ -100,7 +100,8 @@ struct psf {
                                    the OTF, u slow; where mapped */
     double errors_part[3];      /* variances of jitter, static error, focus [rad^2] */
     double *kernel; /* [2 reach + 1] one axis of A(rho)/d_t^2, which is a product over the axes */
-    double *tel;    /* [P][P] OTF_tel, one quadrant */
+    int ntel;       /* nlambda where segments have errors, else 1 */
+    double *tel;    /* [ntel][P][2 P - 1] OTF_tel, u slow, v from 1 - P on */
     int *vmax;      /* [P] largest |v| inside the support, for each u */
 
     double *mean;       /* [nsep][nsep] M(delta), x slow */
@@ -128,7 +129,21 @@ bool psf_has_errors(const psf_opts *o);
 status psf_errors_init(psf *p, const sys *s, const psf_opts *o);
 void psf_errors_add(const psf *p, psf_fit *f);
 /* psf_map.c: the factors of a static map (NULL: none) at every wavelength; the arrays are there. */
-status psf_map_init(psf *p, const psf_map *m, double obs);
+status psf_map_init(psf *p, const psf_map *m, const sys *s);
+/* psf_telescope.c: OTF_tel and its support, and the number of its planes; errors of segments are
+ * added to p->errors_part. */
+#define TELESCOPE_CELLS 1024                        /* across the pupil, at least */
+size_t telescope_bytes(const psf *p, const sys *s); /* while it is made, of a pupil's cells */
+int telescope_planes(const sys *s, const psf_opts *o);
+status telescope_init(psf *p, const sys *s);
+/* Mean of (r'^2 - r^2)^2 over the pairs of points of a pupil and variance of r^2, r in units of its
+ * radius: [P][P], one quadrant. */
+status telescope_radii(const psf *p, const pupil *shape, double *mean, double *variance);
+/* Row u of OTF_tel at a wavelength, at v = 0. */
+static inline const double *telescope_row(const psf *p, int ilambda, int u) {
+    const size_t row = (size_t)(p->ntel > 1 ? ilambda : 0) * (size_t)p->P + (size_t)u;
+    return p->tel + row * (size_t)(2 * p->P - 1) + (size_t)(p->P - 1);
+}
 
 /* Weights, runs of actuators and norm of the stationary average; the arrays are there. */
 status psf_average_init(psf *p, const sys *s, bool weighted);

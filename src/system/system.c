@@ -21,20 +21,60 @@ bool sys_actuator_valid(int n, double obs, int ix, int iy) {
     return obs * n - 1 + 1e-9 * n < r && r < n + 1.4;
 }
 
-/* Indices iy*side + ix for which valid() holds, increasing. */
-static status list_valid(int n, int side, double obs, bool (*valid)(int, double, int, int),
-                         int **list, int *count) {
+/* Area of the disc of radius R around zero within [0, x] x [0, y], x, y >= 0. */
+static double disc_in_corner(double R, double x, double y) {
+    x = fmin(x, R);
+    y = fmin(y, R);
+    if (x * x + y * y <= R * R)
+        return x * y;
+    double from = sqrt(R * R - y * y); /* beyond it the circle is lower than y */
+    return y * from +
+           0.5 * (x * sqrt(R * R - x * x) - from * y + R * R * (asin(x / R) - asin(from / R)));
+}
+
+/* The same within a square from (x, y) on, of any signs. */
+static double disc_in_square(double R, double x, double y, double side) {
+    double area = 0;
+    for (int i = 0; i < 4 && R > 0; i++) {
+        double a = x + (i & 1) * side, b = y + (i >> 1) * side;
+        double corner = disc_in_corner(R, fabs(a), fabs(b));
+        corner = (a < 0) != (b < 0) ? -corner : corner;
+        area += i == 0 || i == 3 ? corner : -corner;
+    }
+    return area;
+}
+
+/* Share of subaperture (ix, iy) of n x n within the annulus. */
+static double annulus_share(int n, double obs, int ix, int iy) {
+    const double R = 0.5 * n, x = ix - R, y = iy - R; /* in subapertures */
+    return disc_in_square(R, x, y, 1) - disc_in_square(obs * R, x, y, 1);
+}
+
+/* Whether the pupil lights a subaperture of the annulus well enough; those of stars of 1 and 2 have
+ * what there is. */
+static bool is_lit(const sys *s, int n, int ix, int iy) {
+    const double d = s->diameter / n, half = 0.5 * s->diameter;
+    const double least = n <= 2 ? 0.01 : pupil_about(s->pupil)->min_light;
+    return pupil_light(s->pupil, ix * d - half, iy * d - half, d) >=
+           least * annulus_share(n, s->obs, ix, iy);
+}
+
+/* Indices iy*side + ix for which valid() holds, increasing; of a sensor those that are lit. */
+static status list_valid(const sys *s, int n, int side, bool of_sensor,
+                         bool (*valid)(int, double, int, int), int **list, int *count) {
     status st;
     *count = 0;
     free(*list);
     TRY(ALLOC(*list, (size_t)side * (size_t)side, "valid subapertures or actuators"));
     for (int iy = 0; iy < side; iy++)
         for (int ix = 0; ix < side; ix++)
-            if (valid(n, obs, ix, iy))
+            if (valid(n, s->obs, ix, iy) &&
+                (!of_sensor || s->pupil == NULL || is_lit(s, n, ix, iy)))
                 (*list)[(*count)++] = iy * side + ix;
     if (*count == 0)
         st = status_fail(MOAO_INPUT,
-                         "%d subapertures across with an obscuration of %g: none is valid", n, obs);
+                         "%d subapertures across with an obscuration of %g: none is valid", n,
+                         s->obs);
 done:
     return st;
 }
@@ -43,16 +83,19 @@ status sys_derive(sys *s) {
     status st;
     s->airmass = 1 / cos(s->zenith);
     s->m = 0;
+    if (s->pupil != NULL)
+        s->obs = pupil_about(s->pupil)->obs;
     for (int w = 0; w < s->nsensor; w++) {
         sensor *o = &s->sensors[w];
-        TRY(list_valid(o->nssp, o->nssp, s->obs, sys_subaperture_valid, &o->sub, &o->nsub));
+        TRY(list_valid(s, o->nssp, o->nssp, true, sys_subaperture_valid, &o->sub, &o->nsub));
         o->first = s->m;
         s->m += 2 * (size_t)o->nsub;
     }
-    TRY(list_valid(s->ts.nssp, s->ts.nssp, s->obs, sys_subaperture_valid, &s->ts.sub, &s->ts.nsub));
+    TRY(list_valid(s, s->ts.nssp, s->ts.nssp, false, sys_subaperture_valid, &s->ts.sub,
+                   &s->ts.nsub));
     s->ts.whole = true;
     s->t = 2 * (size_t)s->ts.nsub;
-    TRY(list_valid(s->dm.nssp, s->dm.nssp + 1, s->obs, sys_actuator_valid, &s->dm.act,
+    TRY(list_valid(s, s->dm.nssp, s->dm.nssp + 1, false, sys_actuator_valid, &s->dm.act,
                    &s->dm.nact));
     s->dm.pitch = s->diameter / s->dm.nssp;
 done:
@@ -66,6 +109,7 @@ void sys_free(sys *s) {
     free(s->ts.sub);
     free(s->dm.act);
     free(s->targets);
+    pupil_free(s->pupil);
     memset(s, 0, sizeof *s);
 }
 
@@ -122,33 +166,41 @@ double sys_background(const sys *s, const sensor *o) {
     return n->background + (n->has_sky ? natural_light(o, n->sky, common) * pixel * pixel : 0);
 }
 
-/* Area of the disc of radius R around zero within [0, x] x [0, y], x, y >= 0. */
-static double disc_in_corner(double R, double x, double y) {
-    x = fmin(x, R);
-    y = fmin(y, R);
-    if (x * x + y * y <= R * R)
-        return x * y;
-    double from = sqrt(R * R - y * y); /* beyond it the circle is lower than y */
-    return y * from +
-           0.5 * (x * sqrt(R * R - x * x) - from * y + R * R * (asin(x / R) - asin(from / R)));
-}
-
-/* The same within a square from (x, y) on, of any signs. */
-static double disc_in_square(double R, double x, double y, double side) {
-    double area = 0;
-    for (int i = 0; i < 4 && R > 0; i++) {
-        double a = x + (i & 1) * side, b = y + (i >> 1) * side;
-        double corner = disc_in_corner(R, fabs(a), fabs(b));
-        corner = (a < 0) != (b < 0) ? -corner : corner;
-        area += i == 0 || i == 3 ? corner : -corner;
-    }
-    return area;
+/* Whether a share is all of a subaperture, but for rounding. */
+static bool is_all(double share) {
+    return share > 1 - 1e-9;
 }
 
 double sys_lit_share(const sys *s, const sensor *o, int isub) {
-    double x = o->sub[isub] % o->nssp - 0.5 * o->nssp, y = o->sub[isub] / o->nssp - 0.5 * o->nssp;
-    double R = 0.5 * o->nssp; /* in subapertures */
-    return disc_in_square(R, x, y, 1) - disc_in_square(s->obs * R, x, y, 1);
+    const int ix = o->sub[isub] % o->nssp, iy = o->sub[isub] / o->nssp;
+    const double d = s->diameter / o->nssp, half = 0.5 * s->diameter;
+    return s->pupil != NULL ? pupil_light(s->pupil, ix * d - half, iy * d - half, d)
+                            : annulus_share(o->nssp, s->obs, ix, iy);
+}
+
+bool sys_is_whole(const sys *s, const sensor *o, int isub) {
+    const int ix = o->sub[isub] % o->nssp, iy = o->sub[isub] / o->nssp;
+    const double d = s->diameter / o->nssp, half = 0.5 * s->diameter;
+    return s->pupil != NULL ? !pupil_crosses(s->pupil, ix * d - half, iy * d - half, d)
+                            : is_all(sys_lit_share(s, o, isub));
+}
+
+bool sys_is_lit(const sys *s, double x, double y) {
+    const double r = hypot(x, y), R = 0.5 * s->diameter;
+    return s->pupil != NULL ? pupil_contains(s->pupil, x, y) : r < R && r >= s->obs * R;
+}
+
+static double annulus_area(const sys *s) {
+    return M_PI / 4 * s->diameter * s->diameter * (1 - s->obs * s->obs);
+}
+
+double sys_peak(const sys *s) {
+    const double part = s->pupil != NULL ? pupil_about(s->pupil)->amplitude / annulus_area(s) : 1;
+    return part * part;
+}
+
+double sys_area(const sys *s) {
+    return s->pupil != NULL ? pupil_about(s->pupil)->area : annulus_area(s);
 }
 
 double sys_delay_of(const sys *s, const sensor *o) {

@@ -9,6 +9,7 @@
 #define MOAO_SYSTEM_H
 
 #include "moao/status.h"
+#include "pupil.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -85,6 +86,7 @@ typedef struct {   /* what the commands of a target are fitted to */
 typedef struct {
     double diameter; /* [m] */
     double obs;      /* central obscuration, fraction of the diameter */
+    pupil *pupil;    /* what of the annulus is lit (pupil.h), owned; NULL: all */
     double zenith;   /* zenith angle [rad] */
     double airmass;  /* 1/cos(zenith) */
     double delay;    /* loop delay tau [s] */
@@ -107,8 +109,8 @@ bool sys_subaperture_valid(int n, double obs, int ix, int iy);
 bool sys_actuator_valid(int n, double obs, int ix, int iy);
 
 /* Fill the derived fields (nsub, sub, nact, act, pitch, airmass, first, m, t) of a sys whose plain
- * fields are set; s->ts.nssp and s->dm.nssp are equal. Local. Used by sys_init (params.h) and by
- * tests. */
+ * fields are set; s->ts.nssp and s->dm.nssp are equal. The obscuration becomes that of the pupil.
+ * Local. Used by sys_init (params.h) and by tests. */
 status sys_derive(sys *s);
 void sys_free(sys *s);
 
@@ -124,9 +126,15 @@ double sys_photons(const sys *s, const sensor *o);
 double sys_background(const sys *s, const sensor *o);
 /* Photons of magnitude 0 above the atmosphere in the band of a natural star's sensor [1/m^2/s]. */
 double sys_zero_photons(const sensor_noise *n);
-/* Share of a subaperture (number among the valid ones) inside the annulus of the pupil, without
- * registration. */
+/* Share of a subaperture (number among the valid ones) that the pupil lights, without registration.
+ * Whether no outline of the pupil cuts it. */
 double sys_lit_share(const sys *s, const sensor *o, int isub);
+bool sys_is_whole(const sys *s, const sensor *o, int isub);
+/* Whether a place of the annulus is lit [m]. */
+bool sys_is_lit(const sys *s, double x, double y);
+/* Peak of the diffraction-limited image over that of the clear annulus; collecting area [m^2]. */
+double sys_peak(const sys *s);
+double sys_area(const sys *s);
 
 /* Delay of a sensor's measurements, from the middle of a frame [s]; whether any sensor's is not the
  * loop's. */

@@ -167,8 +167,8 @@ static void test_telescope(void **in) {
         OK(psf_init(&s, &o, &p));
         double total = 0;
         for (int u = 0; u < p->P; u++)
-            for (int v = 0; v < p->P; v++)
-                total += (u ? 2 : 1) * (v ? 2 : 1) * p->tel[u * p->P + v];
+            for (int v = 1 - p->P; v < p->P; v++)
+                total += (u ? 2 : 1) * telescope_row(p, 0, u)[v];
         NEAR(total, 1, 1e-13);
         for (int u = 0; u < p->P; u += 3) {
             double sum = 0, zero = 0;
@@ -176,11 +176,12 @@ static void test_telescope(void **in) {
                 sum += common_chord(obscuration[i], -1 + (y + 0.5) * 2 / n, 2.0 * u / p->P);
                 zero += common_chord(obscuration[i], -1 + (y + 0.5) * 2 / n, 0);
             }
-            NEAR(p->tel[u * p->P] / p->tel[0], sum / zero, 1e-5);
+            NEAR(telescope_row(p, 0, u)[0] / telescope_row(p, 0, 0)[0], sum / zero, 1e-5);
         }
         /* a function of the distance, zero from D on: (24, 32) is 40 away and (48, 64) is 80 */
-        NEAR(p->tel[24 * p->P + 32], p->tel[40 * p->P], 1e-15);
-        NEAR(p->tel[48 * p->P + 64], 0, 0);
+        NEAR(telescope_row(p, 0, 24)[32], telescope_row(p, 0, 40)[0], 1e-15);
+        NEAR(telescope_row(p, 0, 24)[-32], telescope_row(p, 0, 40)[0], 1e-15);
+        NEAR(telescope_row(p, 0, 48)[64], 0, 0);
         psf_free(p);
         sys_free(&s);
     }

@@ -64,6 +64,7 @@ static void set_sizes(gpu_psf *d, const psf_model *m) {
     d->k = m->k;
     d->N = m->N;
     d->P = m->P;
+    d->ntel = m->ntel;
     d->reach = m->reach;
     d->crop = m->crop;
     d->half = m->N / 2 + 1;
@@ -182,7 +183,7 @@ static size_t lay_out(gpu_psf *d, const psf_model *m, gpu_arena *r) {
     d->weight = table(r, d->nact, m->weight, (double **)NULL);
     d->norm = table(r, nsep * nsep, m->norm, (double **)NULL);
     d->kernel = table(r, 2 * d->reach + 1, m->kernel, (double **)NULL);
-    d->tel = table(r, P * P, m->tel, (double **)NULL);
+    d->tel = table(r, (size_t)d->ntel * P * (2 * P - 1), m->tel, (double **)NULL);
     d->direction = table(r, 2 * PSF_NDIR, (double *)NULL, &direction);
     d->wave = table(r, nl, (gpu_psf_wave *)NULL, &wave);
     d->step = table(r, nl * d->nbox, (double *)NULL, &step);

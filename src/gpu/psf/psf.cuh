@@ -17,12 +17,13 @@ struct gpu_psf_wave { /* what a wavelength scales */
 
 struct gpu_psf {
     int n, side, nsep, k, N, P, reach, crop, half, nlambda, nbox, nact; /* half: N/2 + 1 */
+    int ntel;
     /* tables */
     const int *place, *at;                /* [nact], [side][side]: actuator there, or -1 */
     const int *row;                       /* [side + 1] first actuator of each row */
     const int *vmax;                      /* [P] */
     const double *weight, *norm, *kernel; /* [nact], [nsep][nsep], [2 reach + 1] */
-    const double *tel;                    /* [P][P] */
+    const double *tel;                    /* [ntel][P][2 P - 1] */
     const double *direction;              /* [2][PSF_NDIR] cosines, sines */
     const double *step;                   /* [nlambda][nbox] side of a box in cycles per pixel */
     const double *sinc;                   /* [nlambda][nbox][P] */

@@ -124,7 +124,9 @@ __global__ void make_otf(gpu_psf d) {
     const int64_t plane = (int64_t)l * d.P + u;
     double *row = d.otf + plane * d.N, *even = d.even + plane * d.P, *odd = d.odd + plane * d.P;
     const double *cov = d.cov + (int64_t)u * (2 * d.P - 1) + d.P - 1;
-    const double *tel = d.tel + (int64_t)u * d.P, *fit = d.fit + (int64_t)u * d.P;
+    const int64_t row_of_tel = (int64_t)(d.ntel > 1 ? l : 0) * d.P + u;
+    const double *tel = d.tel + row_of_tel * (2 * d.P - 1) + d.P - 1;
+    const double *fit = d.fit + (int64_t)u * d.P;
     const double c0 = d.cov[d.P - 1], q = d.wave[l].phase, f = 0.5 * d.wave[l].fit;
     const double *gain = d.gain ? d.gain + plane * (2 * d.P - 1) + d.P - 1 : NULL;
     for (int v = threadIdx.x; v < d.N; v += blockDim.x) {
@@ -134,10 +136,11 @@ __global__ void make_otf(gpu_psf d) {
             continue;
         double plus = 0, minus = 0;
         if (v <= vmax) {
-            const double t = tel[v] * (d.fitted ? exp(-f * fit[v]) : 1.0);
-            row[v] = plus = t * exp(-q * (c0 - cov[v]) + (gain ? gain[v] : 0));
+            const double rest = d.fitted ? exp(-f * fit[v]) : 1.0;
+            row[v] = plus = tel[v] * rest * exp(-q * (c0 - cov[v]) + (gain ? gain[v] : 0));
             if (v > 0)
-                row[d.N - v] = minus = t * exp(-q * (c0 - cov[-v]) + (gain ? gain[-v] : 0));
+                row[d.N - v] = minus =
+                    tel[-v] * rest * exp(-q * (c0 - cov[-v]) + (gain ? gain[-v] : 0));
         }
         even[v] = plus + minus;
         odd[v] = v > 0 ? plus - minus : 0;
