@@ -41,7 +41,6 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
             p->nsample = phase_samples(p->lattice, s, p->thinning);
     }
     p->P = p->n * p->k;
-    p->ntel = telescope_planes(s, o);
     p->mapped = o->map != NULL;
     p->nerrors = psf_has_errors(o) ? (size_t)p->P * (size_t)p->P : 0;
     /* The influence function is taken as wide as it exceeds 1/1000 of its peak. */
@@ -57,6 +56,7 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
     p->nlambda = o->nlambda;
     p->nbox = o->nbox;
     psf_band_sizes(p, o);
+    p->ntel = telescope_planes(p, s);
 }
 
 typedef struct {

@@ -137,7 +137,7 @@ double psf_fit_variance(const psf_fit *f, double lambda) {
 double psf_fit_strehl(const psf *p, const psf_fit *f, int ilambda) {
     double scale = 0.5 * pow(LAMBDA_REF / p->lambda[ilambda], 2), sum = 0;
     for (int u = 0; u < p->P; u++) {
-        const double *tel = telescope_row(p, ilambda, u);
+        const double *tel = telescope_row(p, p->first[ilambda], u);
         for (int v = 0; v <= p->vmax[u]; v++) {
             size_t i = (size_t)u * (size_t)p->P + (size_t)v;
             sum += (u == 0 ? 1 : 2) * (v == 0 ? tel[0] : tel[v] + tel[-v]) * exp(-scale * f->d[i]);

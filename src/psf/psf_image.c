@@ -18,7 +18,7 @@ static void fill_otf(psf *p, const psf_fit *f, int imono, bool odd) {
 #pragma omp parallel for schedule(dynamic, 8) if (p->N >= PSF_PARALLEL)
     for (int u = 0; u < p->P; u++) {
         double *row = p->otf + (size_t)u * (size_t)p->stride, *end = row + p->N;
-        const double *tel = telescope_row(p, ilambda, u);
+        const double *tel = telescope_row(p, imono, u);
         const double *d = f ? f->d + (size_t)u * (size_t)p->P : tel;
         const double *map = map_row(p, odd ? p->map_odd : p->map_even, imono, u);
         row[0] = tel[0] * exp(-q * (c0 - row[0]) - fit * d[0]);

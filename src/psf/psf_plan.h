@@ -100,7 +100,7 @@ struct psf {
                                    the OTF, u slow; where mapped */
     double errors_part[3];      /* variances of jitter, static error, focus [rad^2] */
     double *kernel; /* [2 reach + 1] one axis of A(rho)/d_t^2, which is a product over the axes */
-    int ntel;       /* nlambda where segments have errors, else 1 */
+    int ntel;       /* nmono where segments have errors, else 1 */
     double *tel;    /* [ntel][P][2 P - 1] OTF_tel, u slow, v from 1 - P on */
     int *vmax;      /* [P] largest |v| inside the support, for each u */
 
@@ -134,14 +134,14 @@ status psf_map_init(psf *p, const psf_map *m, const sys *s);
  * added to p->errors_part. */
 #define TELESCOPE_CELLS 1024                        /* across the pupil, at least */
 size_t telescope_bytes(const psf *p, const sys *s); /* while it is made, of a pupil's cells */
-int telescope_planes(const sys *s, const psf_opts *o);
+int telescope_planes(const psf *p, const sys *s);
 status telescope_init(psf *p, const sys *s);
 /* Mean of (r'^2 - r^2)^2 over the pairs of points of a pupil and variance of r^2, r in units of its
  * radius: [P][P], one quadrant. */
 status telescope_radii(const psf *p, const pupil *shape, double *mean, double *variance);
 /* Row u of OTF_tel at a wavelength, at v = 0. */
-static inline const double *telescope_row(const psf *p, int ilambda, int u) {
-    const size_t row = (size_t)(p->ntel > 1 ? ilambda : 0) * (size_t)p->P + (size_t)u;
+static inline const double *telescope_row(const psf *p, int imono, int u) {
+    const size_t row = (size_t)(p->ntel > 1 ? imono : 0) * (size_t)p->P + (size_t)u;
     return p->tel + row * (size_t)(2 * p->P - 1) + (size_t)(p->P - 1);
 }
 

@@ -250,8 +250,8 @@ static status segments_init(psf *p, work *k) {
     TRY(transform_open(side, &own));
     TRY(transform_open(side, &damped_sum));
     correlate_segments(k, 0, 0, &one, &own);
-    for (int l = 0; l < p->nlambda; l++) {
-        const double wave = 2 * M_PI / p->lambda[l];
+    for (int l = 0; l < p->nmono; l++) {
+        const double wave = 2 * M_PI / p->mono[l];
         const double s = wave * pupil_piston(k->shape), t = wave * pupil_tiptilt(k->shape);
         correlate(k, s, t);
         correlate_segments(k, s, t, &one, &damped_sum);
@@ -309,9 +309,9 @@ size_t telescope_bytes(const psf *p, const sys *s) {
     return s->pupil != NULL ? (2 * n * n + 2 * n * (2 * n + 2)) * sizeof(double) : 0;
 }
 
-int telescope_planes(const sys *s, const psf_opts *o) {
+int telescope_planes(const psf *p, const sys *s) {
     return s->pupil != NULL && (pupil_piston(s->pupil) > 0 || pupil_tiptilt(s->pupil) > 0)
-               ? o->nlambda
+               ? p->nmono
                : 1;
 }
 
