@@ -11,9 +11,9 @@ from .psf import Psf
 from .results import MoaoError, Run
 
 MODULES = ("asterism", "case", "compare", "export", "importers", "plots", "plots_budget", "plots_compare", "plots_panels", "plots_sweep", "process",
-           "sky", "sweep", "view")
+           "sky", "source", "sweep", "view")
 LATER = {"Case": "case", "parameters": "case", "sweep_table": "case", "Check": "check", "Stopped": "process", "Job": "jobs"}
-__all__ = ["Case", "Check", "Job", "MoaoError", "Psf", "Run", "Stopped", "open", "parameters", "__version__"]
+__all__ = ["Case", "Check", "Job", "MoaoError", "Psf", "Run", "Stopped", "open", "parameters", "psf", "__version__"]
 
 
 def _version():
@@ -35,6 +35,12 @@ _open = open  # the builtin, before the name is given to the reader of results
 def open(folder):  # noqa: A001  (the name that one types: moao.open)
     """Results of the run in a folder, as a Run. Raises MoaoError when maps.fits is not there or not readable."""
     return Run(folder)
+
+
+def psf(x, y, wavelength, case="demo", **more):
+    """The PSF of a case in a direction [arcsec] at a wavelength [um]; computed once, then kept: moao.source.psf says all of it."""
+    from .source import psf as compute
+    return compute(x, y, wavelength, case, **more)
 
 
 def __getattr__(name):

@@ -188,6 +188,27 @@ class Case(unittest.TestCase):
         with self.assertRaises(moao.MoaoError):
             psf.encircled(n * pixel)
 
+    def test_psf(self):
+        """moao.psf: the image of a run of that direction, once computed, then from the process or the folder; a changed file counts."""
+        settings = dict(SMALL, **{"schedule.exposure_interval": "30 min"})
+        del settings["targets.grid"]
+        file, cache = write_case(self.path("source.yaml"), QUICK_CASE), self.path("cache")
+        one = moao.psf(3, -4, 2.2, case=file, settings=settings, cache=cache)
+        self.assertEqual((one.x, one.y, one.wavelength), (3, -4, 2.2))
+        run = moao.Case(file).update(settings).update({"targets.list": [[3, -4]], "psf.wavelengths": [2.2]}).run(folder=self.path("direct"), progress=None)
+        self.assertEqual(one.strehl, run.psf(0).strehl)
+        self.assertIs(moao.psf(3, -4, 2.2, case=file, settings=settings, cache=cache), one)
+        runs = sorted(os.listdir(cache))
+        from moao import source
+        source._kept.clear()  # as another process
+        when = os.stat(os.path.join(cache, runs[0], "maps.fits")).st_mtime_ns
+        self.assertEqual(moao.psf(3, -4, 2.2, case=file, settings=settings, cache=cache).strehl, one.strehl)
+        self.assertEqual((os.stat(os.path.join(cache, runs[0], "maps.fits")).st_mtime_ns, os.listdir(cache)), (when, runs))
+        write_case(file, QUICK_CASE.replace("r0: 15 cm", "r0: 10 cm"))
+        self.assertLess(moao.psf(3, -4, 2.2, case=file, settings=settings, cache=cache).strehl, one.strehl)
+        with self.assertRaisesRegex(moao.MoaoError, "expected directions"):
+            moao.psf(float("nan"), 0, 2.2, case=file)
+
     def test_sweep(self):
         """A table with a row for each value; once more it is not computed anew; one that fails is named."""
         events = []

@@ -86,6 +86,7 @@ SensorFrameRate_HO = 500.0
 LoopDelaySteps_HO = 2
 LoopGain_HO = 0.4
 SensorFrameRate_LO = 250.0
+LoopDelaySteps_LO = 3
 """
 PYTOMOAO = """lgs_wfs_parameters: {D: 10, nLenslet: 20, nPx: 8, fieldStopSize: 4, wfsLensletsRotation: [0, 0.1, 0, 0]}
 dm_parameters: {dmHeights: [0.0], dmPitch: [0.5], dmCrossCoupling: 0.15, nActuators: [21]}
@@ -149,7 +150,7 @@ class Import(unittest.TestCase):
         for key, value in {"altitude": 90000, "nssp": 16, "photons": 150, "ron": 0.5, "excess_noise": 2, "pixel": 0.8, "field_stop": 6.4,
                            "lgs_width": 1.5, "lgs_depth": 0, "frame_time": 0.002, "wavelength": 0.589}.items():
             self.assertAlmostEqual(ho[key], value, msg=key)
-        for key, value in {"nssp": 2, "photons": 900, "background": 0.2, "pixel": 0.06, "wavelength": 1.65, "frame_time": 0.004}.items():
+        for key, value in {"nssp": 2, "photons": 900, "background": 0.2, "pixel": 0.06, "wavelength": 1.65, "frame_time": 0.004, "delay": 0.01}.items():
             self.assertAlmostEqual(lo[key], value, msg=key)
         self.assertNotIn("field_stop", lo)
         np.testing.assert_allclose(p["targets"]["list"], [[0, 0], [0, 10]], atol=1e-5)

@@ -29,7 +29,7 @@ REASONS = {
            "OptimizationWeight": "as OptimizationZenith", "OptimizationConditioning": "dm.mu regularises the command matrix",
            "NumberReconstructedLayers": "the tomography knows every layer of the profile"},
     "RTC": {"LoopGain_HO": "open loop", "LoopGain_LO": "open loop", "SensorFrameRate_Focus": "no focus sensors", "LoopDelaySteps_Focus": "no focus sensors",
-            "LoopGain_Focus": "no focus sensors", "LoopDelaySteps_LO": "one delay for all sensors, that of HO", "MMSE_Rec_LO": "one reconstructor for all"},
+            "LoopGain_Focus": "no focus sensors", "MMSE_Rec_LO": "one reconstructor for all"},
 }
 OF_A_SENSOR = {"Algorithm": "noise_model says what a centroid's noise is", "Modulation": "no pyramid", "Binning": "not used by Shack-Hartmann sensors",
                "Gain": "photons are photo-electrons", "addMcaoWFsensConeError": "the cone effect is always in", "WfsType": "Shack-Hartmann",
@@ -128,6 +128,8 @@ def _sensors(ini, out, part, diameter, prefix):
     wavelength = ini.number(sources, "Wavelength", None, 1e-7)
     common = {"wavelength": wavelength * 1e6, "frame_time": 1 / rate, "ron": ini.number(sensor, "SigmaRON", 0.0, 0),
               "excess_noise": max(ini.number(sensor, "ExcessNoiseFactor", 1.0), 1.0), "noise_model": "gaussian"}
+    if part == "LO":  # from the end of its own frame
+        common["delay"] = max(ini.number("RTC", "LoopDelaySteps_LO", 2.0, 0) - 0.5, 0.0) / rate
     pixel = ini.number(sensor, "PixelScale", None, 1e-6)
     common["pixel"] = pixel / 1e3
     field = ini.number(sensor, "FieldOfView")
@@ -253,6 +255,7 @@ def read_tiptop(path, text):
     sensors = _sensors(ini, out, "HO", telescope["diameter"], "HO")
     if ini.has("sensor_LO") and ini.has("sources_LO"):
         sensors += _sensors(ini, out, "LO", telescope["diameter"], "LO")
+        out.note("low-order sensors have a delay of their own, which is computed on CPUs; without the key delay they have the loop's, on GPUs too")
         out.note("low-order sensors are sensors of the tomography, with spots of the width of the seeing: in TIPTOP they see corrected stars")
     elif all(s["type"] == "lgs" for s in sensors):
         out.note("no natural star: tip and tilt are not measured; add one for real ones")
