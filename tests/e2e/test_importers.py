@@ -136,14 +136,14 @@ class Import(unittest.TestCase):
         path = self.write("system.ini", TIPTOP)
         code, text = self.moao("import", "system.ini", "-o", "system.yaml")
         self.assertEqual(code, 0, text)
-        for word in ("telescope.PathPupil = 'pupil.fits': the pupil is a disc", "DM, mirrors 2 to 2: not MCAO", "RTC.LoopGain_HO = 0.4: open loop",
+        for word in ("telescope.PathPupil = 'pupil.fits': the file is not there", "DM, mirrors 2 to 2: not MCAO", "RTC.LoopGain_HO = 0.4: open loop",
                      "sensor_HO.Algorithm = 'wcog'"):
             self.assertIn("left out: " + word, text)
         self.assertNotIn("NoiseVariance", text)
         with open(os.path.join(self.dir, "system.yaml"), encoding="utf-8") as f:
             self.assertIn("#   telescope.PathPupil", f.read())
         p = moao.Case(os.path.join(self.dir, "system.yaml")).parameters
-        self.assertEqual((p["telescope"], p["dm"]["nssp"], p["dm"]["coupling"]), ({"diameter": 6.4, "obscuration": 0.2, "zenith": 25}, 16, 0.25))
+        self.assertEqual([p["telescope"][k] for k in ("diameter", "obscuration", "zenith")] + [p["dm"]["nssp"], p["dm"]["coupling"]], [6.4, 0.2, 25, 16, 0.25])
         ho, lo = p["sensors"][1], p["sensors"][2]
         self.assertEqual([s["type"] for s in p["sensors"]], ["lgs", "lgs", "ngs"])
         np.testing.assert_allclose([s["direction"] for s in p["sensors"]], [[30, 0], [-30, 0], [0, -40]], atol=1e-5)
@@ -162,7 +162,9 @@ class Import(unittest.TestCase):
         self.assertEqual((layers["wind_direction"], layers["L0"]), ([0, 90, -45], [30, 30, 30]))
         r0 = 0.976 * 500e-9 / (0.8 * 2 ** 0.2 / 206264.8)  # the seeing is that at 1 um: at 500 nm it is 2^(1/5) larger
         np.testing.assert_allclose(layers["strength"], np.array([0.6, 0.3, 0.1]) * r0 ** (-5 / 3), rtol=1e-4)
-        self.assertEqual(path, importers.read(path).source)
+        fits.PrimaryHDU(np.ones((16, 16), np.float32)).writeto(os.path.join(self.dir, "pupil.fits"))
+        self.assertEqual(importers.read(path).parameters["telescope"]["pupil"], os.path.join(self.dir, "pupil.fits"))
+        os.remove(os.path.join(self.dir, "pupil.fits"))
 
     def test_tiptop_variants(self):
         """A natural star alone, a noise variance, a turned jitter; keys in another case; values that do not fit have their line."""

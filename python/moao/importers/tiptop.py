@@ -6,6 +6,7 @@ file says so. Units there: m, m (wavelengths), arcsec and degrees (directions), 
 import ast
 import configparser
 import math
+import os
 import re
 
 from ..reading import MoaoError
@@ -15,8 +16,8 @@ ARCSEC = 180 * 3600 / math.pi  # of a radian
 FWHM = math.sqrt(8 * math.log(2))  # of a Gaussian, in its rms
 REASONS = {
     "telescope": {"Resolution": "pixels are chosen (psf.oversampling)", "TechnicalFoV": "the field follows from stars and targets",
-                  "PathPupil": "the pupil is a disc with an obscuration", "PupilAngle": "the pupil is a disc with an obscuration",
-                  "PathStaticOn": "errors.static_map takes such a map in nm", "PathStaticOff": "static errors are the same in the whole field",
+                  "PathPupil": "the file is not there; telescope.pupil takes such an image", "PupilAngle": "no image of the pupil",
+                  "PathStaticOn": "the file is not there; errors.static_map takes such a map in nm", "PathStaticOff": "static errors are the same in the whole field",
                   "PathStaticPos": "static errors are the same in the whole field", "PathStatModes": "no static modes", "PathApodizer": "no apodizers",
                   "zCoefStaticOn": "errors.static_rms or errors.static_map take static errors",
                   "windPsdFile": "errors.windshake_psd takes such a spectrum as text", "glFocusOnNGS": "the tomography uses all sensors for all modes",
@@ -171,6 +172,11 @@ def _telescope(ini, out):
     p = {"diameter": ini.number("telescope", "TelescopeDiameter", None, 0.1), "obscuration": ini.number("telescope", "ObscurationRatio", 0.0, 0),
          "zenith": ini.number("telescope", "ZenithAngle", 0.0, 0)}
     errors = {}
+    pupil, static = (_file(ini, "telescope", key) for key in ("PathPupil", "PathStaticOn"))
+    if pupil:
+        p.update(pupil=pupil, pupil_angle=ini.number("telescope", "PupilAngle", 0.0))
+    if static:
+        errors["static_map"] = static
     rms = ini.number("telescope", "extraErrorNm", 0.0, 0)
     power = -ini.number("telescope", "extraErrorExp", -2.0)
     if rms:
@@ -186,6 +192,18 @@ def _telescope(ini, out):
     elif jitter is not None:
         ini.fail("telescope", "jitter_FWHM", "%r, expected a FWHM in mas, or two and an angle" % (jitter,))
     return p, errors
+
+
+def _file(ini, section, key):
+    """Path of a file that a key names, from the .ini's folder or from here; None where there is none."""
+    if not ini.has(section, key):
+        return None
+    name = ini.parser.get(section, key).strip().strip("'\"")
+    for path in (os.path.join(os.path.dirname(ini.path), name), name):
+        if name and os.path.isfile(path):
+            ini.used.add((section, key))
+            return os.path.abspath(path)
+    return None
 
 
 def _profile(ini, out):
