@@ -109,7 +109,10 @@ static status make_plans(const comm *c, const setup *u, const machine *m, check_
     const double limit = f->cl->limit > 0 ? f->cl->limit : ADVISE_LIMIT;
     machine_kind k = f->described ? described(c, f->cl, m) : usual(m);
     f->q = request_init(u->par, &u->s, &u->a, &u->o);
-    status st = request_predict(&f->q);
+    const int wanted = u->par->compute_backend;
+    status st = request_predict(
+        &f->q, f->described ? f->cl->gpus > 0
+                            : wanted == BACKEND_GPU || (wanted == BACKEND_AUTO && gpu_is_here()));
     if (st == MOAO_OK && !f->described)
         st = plan_here(c, &f->q, m, limit, f);
     if (st == MOAO_OK && (f->described || (!f->here.fits && f->here.gpus == 0))) {

@@ -37,7 +37,10 @@
 #define MACHINE_DEVICE_THREADS 1100 /* threads of a CPU whose evaluations it replaces */
 #define MACHINE_FP16_EXPOSURE 11    /* products of FP16 numbers are that much faster, */
 #define MACHINE_FP16_SOLVE 6        /* also where some take three, */
-#define MACHINE_FP32_ENTRIES 4      /* and entries in single precision */
+#define MACHINE_FP16_CHECK                                                                         \
+    4                          /* exposures of a target in double precision that the check         \
+                                  of a reconstructor takes (docs/performance.md) */
+#define MACHINE_FP32_ENTRIES 4 /* and entries in single precision */
 
 /* --- times of a CPU, for forecasts: one core of an x86-64 server [s] */
 

@@ -38,6 +38,7 @@ typedef struct plan {
     int sample;        /* target by which what is not exact is checked */
     int nsample;       /* columns of the sampled residual */
     bool keep;         /* what images are made of is kept of every target (obsseq_interpolate) */
+    bool mixed;        /* exposures in mixed precision are wanted */
     int tile;          /* size of the tiles of a compressed factor, */
     bool fp16;         /* whose columns that may be are kept in FP16; */
     int members;       /* ranks over which it is distributed, 0: each has all of it; */

@@ -23,6 +23,36 @@ static int ceil_div(int a, int b) {
 
 /* --- what is asked for */
 
+bool request_mixed(const request *q, bool gpu) {
+    const int precision = q->par->compute_precision;
+    return precision == PRECISION_PARAM_MIXED || q->product == PRODUCT_PARAM_FP16 ||
+           (precision == PRECISION_PARAM_AUTO && q->product != PRODUCT_PARAM_EXACT && gpu &&
+            q->mixed_pays);
+}
+
+bool request_automatic(const request *q) {
+    return q->factor == FACTOR_PARAM_AUTO && q->product == PRODUCT_PARAM_AUTO &&
+           q->par->compute_precision != PRECISION_PARAM_DOUBLE;
+}
+
+/* Whether columns of a compressed factor may be kept in FP16. */
+static bool fp16_columns(const request *q, bool gpu) {
+    return request_mixed(q, gpu) && !q->distributed;
+}
+
+/* Whether W in split FP16 and products in FP16 save as much time of a GPU as they must, in units of
+ * an exposure of one target in double precision; their checks take MACHINE_FP16_CHECK for each
+ * reconstructor, and a sample one. */
+static bool mixed_pays(const request *q) {
+    const double m = (double)q->s->m, nt = q->s->ntarget, ntor = q->a->ntor, ne = q->a->nexposure,
+                 samples = ntor + (ne - ntor) / q->par->compute_mixed_samples;
+    const double saved = nt * ne * (1 - 1.0 / MACHINE_FP16_EXPOSURE) +
+                         2 * nt * ntor * (1 - 1.0 / MACHINE_FP16_SOLVE) -
+                         MACHINE_FP16_CHECK * ntor - samples;
+    return saved * q->s->dm.nact * m * m >=
+           fmax(q->par->compute_auto_saves, 0) * MACHINE_EFFICIENCY * MACHINE_GPU_RATE;
+}
+
 request request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o) {
     request q = {.par = par,
                  .s = s,
@@ -52,21 +82,10 @@ request request_init(const params *par, const sys *s, const atmos *a, const psf_
     q.points = psf_points_of(s, o);
     q.tables = matcov_held_bytes(s, q.nlayer, atmos_count_layerings(a, MATCOV_LAYERINGS));
     q.target_tables = matcov_target_bytes(s, q.nlayer);
+    q.mixed_pays = mixed_pays(&q);
+    q.toeplitz_pays = request_automatic(&q) && plan_toeplitz_pays(&q);
     q.image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
     return q;
-}
-
-bool request_mixed(const request *q) {
-    return q->par->compute_precision == PRECISION_PARAM_MIXED || q->product == PRODUCT_PARAM_FP16;
-}
-
-bool request_automatic(const request *q) {
-    return q->factor == FACTOR_PARAM_AUTO && q->product == PRODUCT_PARAM_AUTO;
-}
-
-/* Whether columns of a compressed factor may be kept in FP16. */
-static bool fp16_columns(const request *q) {
-    return request_mixed(q) && !q->distributed;
 }
 
 bool request_own_device(const request *q, int nrank) {
@@ -74,14 +93,14 @@ bool request_own_device(const request *q, int nrank) {
            (request_automatic(q) && nrank == 1 && q->toeplitz_pays);
 }
 
-status request_predict(request *q) {
+status request_predict(request *q, bool gpu) {
     const linop_pair *named = linop_find(getenv("MOAO_OPERATOR"));
-    q->toeplitz_pays = request_automatic(q) && plan_toeplitz_pays(q);
-    if (q->factor != FACTOR_PARAM_TLR && q->factor != FACTOR_PARAM_AUTO &&
-        (named == NULL || !named->factor->compressed))
+    const bool may = q->factor == FACTOR_PARAM_AUTO && gpu && q->mixed_pays &&
+                     q->par->compute_precision != PRECISION_PARAM_DOUBLE;
+    if (q->factor != FACTOR_PARAM_TLR && !may && (named == NULL || !named->factor->compressed))
         return MOAO_OK;
     return tlr_predict(q->s, atmos_tor_profile(q->a, 0), q->tile, request_level(q->par),
-                       fp16_columns(q), &q->ranks);
+                       fp16_columns(q, gpu), &q->ranks);
 }
 
 int request_level(const params *par) {
@@ -94,7 +113,8 @@ void request_name(request *q, const linop_pair *pair) {
     q->factor = pair->factor->compressed       ? FACTOR_PARAM_TLR
                 : pair->factor == &factor_host ? FACTOR_PARAM_HOST
                                                : FACTOR_PARAM_DENSE;
-    q->product = x->exact                       ? PRODUCT_PARAM_AUTO
+    const bool choose = q->par->compute_precision == PRECISION_PARAM_AUTO;
+    q->product = x->exact                       ? choose ? PRODUCT_PARAM_EXACT : PRODUCT_PARAM_AUTO
                  : strcmp(x->word, "fp16") == 0 ? PRODUCT_PARAM_FP16
                                                 : PRODUCT_PARAM_TOEPLITZ;
 }
@@ -145,7 +165,8 @@ static void begin(const request *q, const machine *m, plan *p) {
                 .sample = q->sample,
                 .nsample = q->par->compute_residual_columns,
                 .tile = q->tile,
-                .fp16 = fp16_columns(q),
+                .mixed = request_mixed(q, m->devices && !m->host),
+                .fp16 = fp16_columns(q, m->devices && !m->host),
                 .compressed = may_compress ? q->ranks.bytes : 0};
     const int nodes = m->nnode > 0 ? m->nnode : 1;
     p->members = !q->distributed ? 0 : m->host ? m->nrank : m->nrank / nodes;

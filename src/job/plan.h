@@ -28,21 +28,23 @@ typedef struct { /* what is asked for; borrowed */
     int nlayer, nexposure; /* most of any profile, of any reconstructor */
     size_t points;         /* of the pupil, for the residual phase */
     size_t psf, tables, target_tables, command, image;
-    int tile;             /* size of the tiles of a compressed factor */
-    bool toeplitz_pays;   /* products by transforms take less time on one rank of a CPU */
+    int tile; /* size of the tiles of a compressed factor */
+    /* whether these are expected to save the time of compute.auto_saves: */
+    bool toeplitz_pays;   /* products by transforms on one rank of a CPU, */
+    bool mixed_pays;      /* products in FP16 on a GPU */
     tlr_prediction ranks; /* of a compressed factor, where one may be used; tile 0: not */
 } request;
 
-/* Local. Made once for any number of plans; from counts, nothing is computed. */
+/* Local. Made once for any number of plans; from counts, nothing is computed. It depends on the
+ * case alone, so that a resumed run chooses the same. */
 request request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o);
-/* Local. What is predicted: where a compressed factor may be used, its ranks (about a second of the
- * CPU); where factor and product are chosen by the program, whether products by transforms take
- * less time on a CPU, the exposures included that are computed in both ways. It depends on the case
- * alone, so that a resumed run chooses the same. */
-status request_predict(request *q);
+/* Local. What is predicted of a compressed factor where one may be used (takes about a second of
+ * the CPU). gpu: there may be one. */
+status request_predict(request *q, bool gpu);
 /* Local. Whether exposures in mixed precision are wanted, where a device has room. */
-bool request_mixed(const request *q);
-/* Local. Whether factor and product are both left to the program. */
+bool request_mixed(const request *q, bool gpu);
+/* Local. Whether factor and product are both left to the program, and not to be in double
+ * precision. */
 bool request_automatic(const request *q);
 /* Local. Whether each rank is a device of its own where there is no GPU: a compressed factor,
  * products by transforms, or both chosen by the program, on one rank, where these pay (several
@@ -88,8 +90,8 @@ static inline machine_rate plan_rate(const sys *s) {
  * that is does not fit into what is free now: another one would depend on that. */
 status plan_choose_pair(const request *q, const machine *m, double rest, plan *p);
 /* Local. Whether exposures by transforms of sensors on a common lattice, those included that are
- * computed in both ways, are expected to take less time on a CPU; the same in mixed precision on a
- * GPU. From counts. */
+ * computed in both ways, are expected to save as much time on a CPU as they must; whether they take
+ * less time in mixed precision on a GPU. From counts. */
 bool plan_toeplitz_pays(const request *q);
 bool plan_lattice_pays(const sys *s);
 

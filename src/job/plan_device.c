@@ -132,16 +132,16 @@ static const linop_pair *const tlr_pairs[PRODUCTS] = {&linop_tlr, &linop_tlr_fp1
                                                       &linop_tlr_toeplitz, &linop_tlr_fp16_lattice};
 
 /* The product that a factor of these pairs is to serve. */
-static by product_of(const request *q, const plan *p, int product, bool compressed) {
+static by product_of(const plan *p, int product, bool compressed) {
     /* on CPUs products in FP16 take longer */
-    const bool mixed = request_mixed(q), fp16 = mixed && (!compressed || !p->host);
+    const bool fp16 = p->mixed && (!compressed || !p->host);
     switch (product) {
     case PRODUCT_PARAM_EXACT:
         return BY_EXACT;
     case PRODUCT_PARAM_FP16:
         return BY_FP16;
     case PRODUCT_PARAM_TOEPLITZ:
-        return mixed ? BY_FP16_LATTICE : BY_TOEPLITZ;
+        return p->mixed ? BY_FP16_LATTICE : BY_TOEPLITZ;
     default:
         return fp16 ? BY_FP16 : BY_EXACT;
     }
@@ -149,12 +149,14 @@ static by product_of(const request *q, const plan *p, int product, bool compress
 
 /* Pairs that compute what is asked for, the best first; how many. */
 static int serving(const request *q, const plan *p, const linop_pair *pairs[6]) {
-    const bool automatic = request_automatic(q), mixed = request_mixed(q),
-               pays = automatic && p->host && p->nrank == 1 && !mixed && q->toeplitz_pays;
+    const bool automatic = request_automatic(q), mixed = p->mixed,
+               pays = automatic && p->host && p->nrank == 1 && !mixed && q->toeplitz_pays,
+               compress = q->factor == FACTOR_PARAM_AUTO && !p->host && q->mixed_pays &&
+                          q->par->compute_precision != PRECISION_PARAM_DOUBLE;
     const int factor = pays ? FACTOR_PARAM_DENSE : q->factor,
               product = pays ? PRODUCT_PARAM_TOEPLITZ : q->product;
-    const by dense = product_of(q, p, product, false);
-    const linop_pair *const tlr = tlr_pairs[product_of(q, p, product, true)];
+    const by dense = product_of(p, product, false);
+    const linop_pair *const tlr = tlr_pairs[product_of(p, product, true)];
     /* where a device has no room for a dense factor */
     const linop_pair *const host = dense == BY_FP16 ? &linop_fp16_host : host_pairs[dense];
     int n = 0;
@@ -162,14 +164,14 @@ static int serving(const request *q, const plan *p, const linop_pair *pairs[6]) 
         pairs[n++] = factor == FACTOR_PARAM_TLR ? tlr : host_pairs[dense];
         return n;
     }
-    if (automatic && !p->host && mixed && plan_lattice_pays(q->s))
+    if (automatic && !p->host && mixed && q->mixed_pays && plan_lattice_pays(q->s))
         pairs[n++] = &linop_fp16_lattice_pairs;
     pairs[n++] = dense_pairs[dense];
-    if (factor == FACTOR_PARAM_AUTO && !mixed)
+    if (compress && !mixed)
         pairs[n++] = tlr;
     if (dense == BY_EXACT || dense == BY_FP16 || !p->host)
         pairs[n++] = host;
-    if (factor == FACTOR_PARAM_AUTO && mixed)
+    if (compress && mixed)
         pairs[n++] = tlr;
     return n;
 }

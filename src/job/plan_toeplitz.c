@@ -97,12 +97,24 @@ bool plan_lattice_pays(const sys *s) {
     return entries > 0 && entries >= MACHINE_LATTICE_SHARE * (double)s->m * (double)s->m;
 }
 
+/* Time [s] that all exposures take with dense matrices, at most: without a count of pairs. */
+static double most_time(const request *q) {
+    const double m = (double)q->s->m, v = q->s->dm.nact, t = (double)q->s->t,
+                 rows = q->o->phase ? (double)q->points : t,
+                 look = 2 * (q->nlayer * MACHINE_LOOK_UP + MACHINE_ENTRY_PHASE);
+    const double common = m * m * look + 2 * v * t * (t + v) * MACHINE_FLOP,
+                 target = rows * m * look + v * m * (m + 2 * v + 2 * rows) * MACHINE_FLOP;
+    return q->a->nexposure * (common + q->s->ntarget * target);
+}
+
 bool plan_toeplitz_pays(const request *q) {
     const atmos *a = q->a;
     const double nt = q->s->ntarget, ne = a->nexposure;
     const double samples = a->ntor + (ne - a->ntor) / q->par->compute_mixed_samples;
     cost dense, grid;
     sizes z;
+    if (most_time(q) < q->par->compute_auto_saves)
+        return false;
     if (count(q->s, a, q->o, &z) != MOAO_OK) {
         status_clear();
         return false;
@@ -110,6 +122,8 @@ bool plan_toeplitz_pays(const request *q) {
     times(q->s, &z, &dense, &grid);
     const double sample = MACHINE_SAMPLED * dense.common + dense.target,
                  first = MACHINE_FIRST * (grid.common + grid.target);
-    return ne * (MACHINE_PASS + grid.common + nt * grid.target) + first + samples * sample <
-           (1 - 1.0 / GAIN) * ne * (dense.common + nt * dense.target);
+    const double all = ne * (dense.common + nt * dense.target);
+    const double less =
+        ne * (MACHINE_PASS + grid.common + nt * grid.target) + first + samples * sample;
+    return less < (1 - 1.0 / GAIN) * all && all - less >= q->par->compute_auto_saves;
 }

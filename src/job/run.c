@@ -2,6 +2,7 @@
 
 #include "base/progress.h"
 #include "base/stop.h"
+#include "base/text.h"
 #include "job/matrices.h"
 #include "job/summary.h"
 #include "maps/maps.h"
@@ -311,6 +312,15 @@ done:
     return st;
 }
 
+/* Rank 0, at the end: how far exposures that are not exact are from double precision. */
+static void say_difference(const report *rep) {
+    if (rep->exposures_mixed > 0 && rep->exposures_sampled > 0)
+        progress_note("largest difference of a Strehl ratio or ensquared energy from double "
+                      "precision, in %d sampled exposure%s: %.1e",
+                      rep->exposures_sampled, text_plural(rep->exposures_sampled),
+                      rep->mixed_difference);
+}
+
 /* Rank 0, after a failure with the store open. */
 static void say_how_to_go_on(status st) {
     char text[2048];
@@ -341,8 +351,10 @@ status run_all(const comm *c, const cmdline *cl) {
     verify_report(&r.ver, &r.rep);
     if (st == MOAO_OK && !r.finished)
         st = report_finish(&mine, &r.rep, r.dir, cl->verbose && !cl->quiet);
-    if (st == MOAO_OK && is_root(&r) && !cl->quiet)
+    if (st == MOAO_OK && is_root(&r) && !cl->quiet) {
+        say_difference(&r.rep);
         say_results(&r);
+    }
     if (st == MOAO_OK && !r.finished)
         st = comm_agree(&mine, is_root(&r) ? store_discard_parts(r.st) : MOAO_OK);
     if (r.st != NULL && st != MOAO_OK)

@@ -78,7 +78,7 @@ static status check_format(const run *r, long number) {
             "that run (compute.factor, compute.product%s) back, or start again with --overwrite",
             r->dir, then, kept->factor->word, kept->product->word, now->factor->word,
             now->product->word,
-            strcmp(then, "half") == 0 || request_mixed(&r->req) ? ", compute.precision" : "");
+            strcmp(then, "half") == 0 || r->pl->mixed ? ", compute.precision" : "");
     if (strcmp(then, "half") == 0 && on_host(r))
         return status_fail(MOAO_INPUT,
                            "%s: --resume of a run in format half, which needs a GPU; go on where "
@@ -142,8 +142,8 @@ done:
 /* Local. The CPU takes the place of devices that do not serve, where the user left that open and it
  * computes the form that is asked for; the failure `st` becomes the reason that announce gives. */
 static status leave_devices(run *r, status st) {
-    const bool half =
-        r->req.kept != NULL ? strcmp(r->req.kept->format, "half") == 0 : request_mixed(&r->req);
+    const bool half = r->req.kept != NULL ? strcmp(r->req.kept->format, "half") == 0
+                                          : request_mixed(&r->req, false);
     const bool open = r->u.par->compute_backend == BACKEND_AUTO && !half && !r->mach.own;
     machine *m = &r->mach;
     if (!open && !(m->own && r->req.factor == FACTOR_PARAM_AUTO))
@@ -233,9 +233,9 @@ status run_prepare_plan(run *r, comm *c) {
     const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
     r->mach = machine_measure(c, par->compute_memory, plan_rate(&r->u.s));
     r->req = request_init(par, &r->u.s, &r->u.a, &r->u.o);
-    TRY(comm_agree(c, request_predict(&r->req)));
     r->rep.dgemm = r->mach.rate;
     TRY(choose_device(r, c));
+    TRY(comm_agree(c, request_predict(&r->req, r->mach.devices && !r->mach.host)));
     TRY(comm_agree(c, accuracy_init(&r->u, &r->acc)));
     r->req.sample = r->acc.edge;
     TRY(make_plan(r, par->compute_targets_per_chunk));
@@ -259,8 +259,8 @@ status run_prepare_plan(run *r, comm *c) {
     const bool other = fact[FACT_DISTRIBUTED] != (long)r->req.distributed;
     r->req.distributed = fact[FACT_DISTRIBUTED] != 0;
     TRY(keep_format(r, c, linop_numbered(fact[FACT_FORMAT])));
-    if (other)
-        TRY(comm_agree(c, request_predict(&r->req)));
+    if (other || linop_numbered(fact[FACT_FORMAT]) != chosen)
+        TRY(comm_agree(c, request_predict(&r->req, r->mach.devices && !r->mach.host)));
     if (other || fact[FACT_CHUNK] != r->pl->chunk || r->req.way != (int)r->pl->way ||
         linop_numbered(fact[FACT_FORMAT]) != chosen)
         TRY(make_plan(r, (int)fact[FACT_CHUNK]));
@@ -404,11 +404,14 @@ void run_announce(const run *r) {
         progress_note("the factor of Cmm fits there in FP16 only: it is computed in the host's "
                       "memory");
     if (r->acc.exposures)
-        progress_note("%s, checked on target %d of %s",
-                      r->pl->pair->product->fp16 ? "mixed precision" : r->pl->pair->name,
+        progress_note("%s, checked on target %d of %s%s",
+                      r->pl->pair->product->fp16 ? "mixed precision" : r->pl->pair->product->word,
                       r->acc.edge + 1,
-                      r->u.par->compute_mixed_samples > 1 ? "sampled exposures" : "every exposure");
-    else if (request_mixed(&r->req) && !r->pl->pair->factor->compressed)
+                      r->u.par->compute_mixed_samples > 1 ? "sampled exposures" : "every exposure",
+                      r->u.par->compute_precision == PRECISION_PARAM_AUTO
+                          ? "; compute.precision=double takes longer and has no such difference"
+                          : "");
+    else if (request_mixed(&r->req, false) && !r->pl->pair->factor->compressed)
         progress_note(
             "compute.precision: mixed needs a GPU that holds the factor in FP16; computing "
             "in double precision");

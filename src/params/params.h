@@ -79,7 +79,7 @@ enum { SPOT_AUTO, SPOT_FULL, SPOT_SEEING };      /* sensors[].spot */
 enum { WEIGHTING_ENERGY, WEIGHTING_UNIFORM };    /* psf.weighting */
 enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU }; /* compute.backend */
 /* compute.precision */
-enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED };
+enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED, PRECISION_PARAM_AUTO };
 /* compute.factor, compute.product; compute.format stands for both, and is FORMAT_NONE after loading
  */
 enum { FACTOR_PARAM_DENSE, FACTOR_PARAM_HOST, FACTOR_PARAM_TLR, FACTOR_PARAM_AUTO };

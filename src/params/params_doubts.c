@@ -330,8 +330,9 @@ static void warn_format(const params *par, warnings *w) {
                  par->compute_tlr_distributed))
         params_warn(w, "compute.tlr_tolerance, tlr_tile and tlr_distributed are for "
                        "compute.factor: tlr and have no effect");
-    if (par->output_ranks && !may)
-        params_warn(w, "output.ranks is for compute.factor: tlr and has no effect");
+    if (par->output_ranks && !tlr)
+        params_warn(w,
+                    "output.ranks is for compute.factor: tlr and has no effect with another one");
     if (par->compute_tlr_tolerance > 4)
         params_warn(
             w,

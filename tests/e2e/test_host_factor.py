@@ -150,7 +150,8 @@ class Streamed(unittest.TestCase):
     def test_check_plans_the_memory(self):
         """Full scale on 40 GB: several targets, and what the host must offer, whatever this machine has."""
         case = os.path.join(ROOT, "params", "mosaic.yaml")
-        text = moao("check", case, "compute.backend=gpu", "compute.gpu_memory=40 GB", "--memory", "10").stdout
+        text = moao("check", case, "compute.backend=gpu", "compute.precision=double", "compute.gpu_memory=40 GB",
+                    "--memory", "10").stdout
         m = re.search(r"GPU +([\d.]+) GB of 40.000 GB, with W of (\d+) targets", text)
         self.assertLess(float(m.group(1)), 40)
         self.assertGreater(int(m.group(2)), 3)

@@ -184,9 +184,9 @@ class Mixed(unittest.TestCase):
     def test_check_plans_the_memory(self):
         """In halves W of more targets fits, and a GPU of 80 GB, which holds no factor in double precision, holds that."""
         case = os.path.join(ROOT, "params", "mosaic.yaml")
-        small = "compute.gpu_memory=79e9"
+        small, double = "compute.gpu_memory=79e9", "compute.precision=double"
         texts = [moao("check", case, "compute.backend=gpu", *more, check=False).stdout
-                 for more in ([], [MIXED[0]], [small], [small, MIXED[0]])]
+                 for more in ([double], [MIXED[0]], [small, double], [small, MIXED[0]])]
         fits_in = [int(re.search(r"(\d+) would fit", t).group(1)) for t in texts]
         self.assertGreaterEqual(fits_in[1], 30)
         self.assertGreaterEqual(fits_in[3], 10)

@@ -68,6 +68,23 @@ class Grid(unittest.TestCase):
             text = moao("check", *case, *words, "--ranks", ranks).stdout
             self.assertEqual("toeplitz: covariances of other pairs of sensors" in text, chosen, (words, ranks))
 
+    def test_nothing_said(self):
+        """By default the faster method that is checked, told in one line each of what and how far, where that saves a minute;
+        double precision where it does not or is asked for."""
+        case = [os.path.join(ROOT, "params", "demo.yaml"), "compute.backend=cpu"]
+        small = ["targets={grid: {nx: 8, ny: 4, width: 60, height: 30}}", "output={psf: none, budget: none}",
+                 "schedule={tor_times: [0], exposure_times: [0, 10 min, 20 min]}", "psf.residual=sensor", "compute.threads=1",
+                 "lgs_defaults.slope=points", "ngs_defaults.slope=points"]
+        for more, chosen in (([], False), (["compute.auto_saves=0"], True), (["compute.auto_saves=0", "compute.precision=double"], False)):
+            text = moao("check", *case, *small, *more, "--ranks", "1").stdout
+            self.assertEqual("toeplitz: covariances of other pairs of sensors" in text, chosen, more)
+        run = Run(*case[:1], *case[1:], *small, "compute.auto_saves=0")
+        text = run.process.stdout + run.process.stderr
+        self.assertEqual(text.count("toeplitz, checked on target 1 of sampled exposures; compute.precision=double takes longer"), 1)
+        self.assertEqual(text.count("largest difference of a Strehl ratio or ensquared energy from double precision"), 1)
+        self.assertEqual(told(run)["exposures_mixed"], 3)
+        self.assertLess(told(run)["largest_difference"], 1e-4)
+
 
 if __name__ == "__main__":
     unittest.main()

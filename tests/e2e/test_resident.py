@@ -161,7 +161,7 @@ class Resident(unittest.TestCase):
     def test_check_plans_the_memory_of_a_gpu(self):
         """Full scale on a GPU of 141 GB: W of a dozen targets."""
         case = os.path.join(ROOT, "params", "mosaic.yaml")
-        text = moao("check", case, "compute.backend=gpu").stdout
+        text = moao("check", case, "compute.backend=gpu", "compute.precision=double").stdout
         m = re.search(r"GPU +([\d.]+) GB of ([\d.]+) GB, with W of (\d+) targets", text)
         self.assertLess(float(m.group(1)), float(m.group(2)))
         self.assertIn(int(m.group(3)), range(10, 15))
