@@ -148,7 +148,7 @@ static void pupil_header(fitsout *o, const maps_data *m) {
     const sys *s = m->s;
     const double(*centres)[2];
     fitsout_real(o, "PUPAREA", sys_area(s), "[m2] collecting area of the pupil");
-    fitsout_real(o, "PUPPEAK", sys_peak(s), "peak at Strehl ratio 1 / that of the clear annulus");
+    fitsout_real(o, "PUPPEAK", sys_peak(s), "peak at Strehl ratio 1 / clear annulus' peak");
     if (s->pupil == NULL)
         return;
     const int n = pupil_segment_count(s->pupil, &centres);

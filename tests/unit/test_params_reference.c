@@ -79,7 +79,8 @@ static void parts_are_found(void **state) {
         {"vibration", "errors.jitter:", "telescope."},
         {"laser", "  lgs_return:", "telescope.diameter:"},
         {"obscuration", "telescope.obscuration:", "dm."},
-        {"spider", "not modelled", "dm."},
+        {"spider", "telescope.spiders.number:", "dm."},
+        {"segment", "telescope.segments.gap:", "dm."},
         {"latency", "loop.delay:", "telescope."},
     };
     char *text;
