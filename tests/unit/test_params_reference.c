@@ -67,7 +67,7 @@ static void parts_are_found(void **state) {
         {"targets.grid", "targets.grid.nx:", "targets.list:"},
         {"sensors", "  frame_rate: number, Hz", "telescope."},
         {"sensors.magnitude", "  magnitude: number", "magnification:"},
-        {"frame_time", "NOT the", "  magnitude:"},
+        {"frame_time", "It counts the photons", "  magnitude:"},
         {"layers", "  layers.L0:", "  r0:"},
         {"profiles", "  seeing: number, arcsec", "telescope."},
         {"atmosphere", "atmosphere.legacy.interval:", "telescope."},
