@@ -239,6 +239,11 @@ format:
 lint:
 	@$(PYTHON) scripts/lint.py
 
+# other simulators beside this one, which PyPI has (docs/validation.md); not a part of the check
+.PHONY: validation
+validation: all
+	@$(PYTHON) tests/validation/compare_tiptop.py $(B)/validation
+
 # the pictures of docs/, each from a small run; make lint names those that are older than what they show
 pictures: all to-install
 	@MOAO=$(B)/moao $(PYTHON) scripts/draw_pictures.py $(PICTURES)
