@@ -125,7 +125,7 @@ static void print_motion(const setup *u) {
 }
 
 static void print_sequence(const setup *u) {
-    const sys *s = &u->s;
+    const sys *s = setup_wanted(u);
     int layers = 0;
     double lo = INFINITY, hi = 0;
     for (int i = 0; i < u->a.nprofile; i++) {
@@ -138,6 +138,13 @@ static void print_sequence(const setup *u) {
         say("targets", "%d x %d", s->grid[0], s->grid[1]);
     else
         say("targets", "%d", s->ntarget);
+    if (u->sampled) {
+        say("", "from %d nodes %.2f arcsec apart, %.1f times fewer, %d of them targets to compare",
+            u->f.nnode, u->f.step * ARCSEC_PER_RAD, (double)s->ntarget / u->f.nnode,
+            field_count(&u->f, NODE_CHECK));
+        say("", "with; more where they differ by over %g (targets.tolerance)",
+            u->par->targets_tolerance);
+    }
     say("atmosphere", "%d profile%s of up to %d layer%s", u->a.nprofile, text_plural(u->a.nprofile),
         layers, text_plural(layers));
     say("line of sight", "r0 %.3f to %.3f m, seeing %.2f to %.2f arcsec at 500 nm", lo, hi,
@@ -525,7 +532,11 @@ status check_json(const check_facts *f) {
     json_integer(&j, "measurements", (long long)u->s.m);
     json_integer(&j, "truth_measurements", (long long)u->s.t);
     json_integer(&j, "actuators", u->s.dm.nact);
-    json_integer(&j, "targets", u->s.ntarget);
+    json_integer(&j, "targets", setup_wanted(u)->ntarget);
+    if (u->sampled) {
+        json_integer(&j, "nodes", u->f.nnode);
+        json_number(&j, "node_step_arcsec", u->f.step * ARCSEC_PER_RAD);
+    }
     json_integer(&j, "reconstructors", u->a.ntor);
     json_integer(&j, "exposures", u->a.nexposure);
     json_integer(&j, "psf_grid", u->grid.grid);

@@ -102,10 +102,13 @@ typedef struct {
     double verify_largest[VERIFY_SUBJECTS], verify_seconds;
     report_term *budget; /* [nbudget] of the long exposure, on rank 0 */
     int nbudget;
-    double planned;               /* memory of a rank on the host [bytes] */
-    const char *format;           /* of Cmm and its factor: the word of compute.format, */
-    const char *factor, *product; /* and those of compute.factor and compute.product */
-    const char *backend, *device; /* name and description; NULL: the CPU, by panels */
+    int nodes, nodes_added, nodes_checked; /* targets.sampling: nodes that were computed, those that
+                                              were added, targets that were compared; 0: exact */
+    double node_largest, node_tolerance;   /* largest difference of these */
+    double planned;                        /* memory of a rank on the host [bytes] */
+    const char *format;                    /* of Cmm and its factor: the word of compute.format, */
+    const char *factor, *product;          /* and those of compute.factor and compute.product */
+    const char *backend, *device;          /* name and description; NULL: the CPU, by panels */
 } report;
 
 double report_now(void); /* monotonic clock [s] */

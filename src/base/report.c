@@ -216,6 +216,20 @@ static void write_compression(json *j, const report *r) {
     json_end(j);
 }
 
+static void write_sampling(json *j, const report *r) {
+    if (r->nodes == 0)
+        return;
+    json_object(j, "sampling");
+    json_integer(j, "nodes", r->nodes);
+    json_integer(j, "nodes_added", r->nodes_added);
+    json_integer(j, "targets_compared", r->nodes_checked);
+    json_number(j, "tolerance", r->node_tolerance);
+    json_number(j, "largest_difference", r->node_largest);
+    if (r->nodes_checked > 0)
+        json_number(j, "others_over_tolerance_at_most", fmin(1, 3.0 / r->nodes_checked));
+    json_end(j);
+}
+
 static status write_file(const comm *c, const report *r, const summary *s, const char *hosts,
                          const char *dir) {
     status st;
@@ -242,6 +256,7 @@ static status write_file(const comm *c, const report *r, const summary *s, const
     write_precision(&j, r);
     write_compression(&j, r);
     write_verify(&j, r);
+    write_sampling(&j, r);
     if (r->nbudget > 0)
         write_budget(&j, r);
     json_object(&j, "memory");

@@ -17,7 +17,7 @@
 #include "system/system.h"
 #include <stdbool.h>
 
-enum { FIELD_NEAREST = 36 }; /* nodes from which a target is interpolated */
+enum { FIELD_NEAREST = 36 }; /* nodes from which a target is interpolated, on all sides */
 
 typedef enum {
     NODE_LATTICE,
@@ -50,6 +50,7 @@ typedef struct {
     double *error;             /* [nwant] what is expected of its interpolation; 0: a node */
     double step;               /* of the lattice [rad] */
     double origin[2], axis[2]; /* of its coordinates; axis: unit vector */
+    double size[2];            /* of the targets' extent, in steps */
     bool line;                 /* all targets are on a line: the lattice has one row */
     int nnode, capacity;       /* capacity: at most, whatever is found */
     field_node *node;          /* [capacity] */
@@ -60,8 +61,8 @@ typedef struct {
 } field;
 
 /* Steps of the lattice [rad] at which the largest error of a Strehl ratio or ensquared energy is
- * expected to be `tolerance`. Measured on three cases (docs/field-maps.md); the profile with the
- * shortest step counts. */
+ * expected to be `tolerance`. Measured on three cases (docs/field-maps.md), of the exposures' mean
+ * profile: where one is rougher, nodes are added. */
 double field_step(const sys *s, const atmos *a, double tolerance);
 
 /* Nodes for the targets of s, those of exact[nexact] (numbers from 0) among them. MOAO_MEMORY. */
@@ -85,6 +86,8 @@ status field_interpolate(const field *f, int tor, int n, const double (*at)[2], 
                          field_weights *w);
 void field_weights_free(field_weights *w);
 bool field_is_source(const field_node *n);
+/* Whether a node is within the extent of the targets: it has others on all sides. */
+bool field_inside(const field *f, const field_node *n);
 
 typedef struct { /* a comparison */
     int node;    /* of kind NODE_CHECK */
@@ -103,11 +106,11 @@ typedef struct {        /* of a reconstructor, and then of a run */
  * returned in *added, 0: the map holds. MOAO_MEMORY. */
 status field_refine(field *f, int tor, double tolerance, const field_check *check, int n,
                     int *added);
-/* Expected errors of all targets from n checks that hold; the larger of it and what was there. */
+/* Expected errors of all targets from n checks that hold, and powers of all targets; nodes where
+ * such an error is over the tolerance. */
+status field_refine_expected(field *f, int tor, double tolerance, int *added);
 void field_errors(field *f, const double *power, const field_check *check, int n);
 /* Appends a node in the place of node i, to compare both. */
 status field_again(field *f, int i, int tor, int *again);
-/* Halves the cells about a direction. */
-status field_refine_at(field *f, int tor, const double at[2], int *added);
 
 #endif

@@ -10,26 +10,32 @@
 #define FLAT 1e-6        /* targets this much wider than long stand on a line */
 #define SAME 0.02        /* of a step: a node is there already */
 #define REACH 2          /* rows of nodes on each side of a target */
+#define CHECK_FROM 0.3   /* of a step: as far from a star */
+#define EXPECTED 1.5     /* errors expected, in units of those of the worst target compared */
 #define CHECK_SHARE 0.02 /* targets that are compared, of the nodes */
 #define LEAST_CHECKS 8
-#define WORTH 0.75 /* of the targets' number: more nodes save too little */
+#define MORE_CHECKS 8 /* of a stratum in which an error was too large */
+#define WORTH 0.75    /* of the targets' number: more nodes save too little */
 /* field_step: error 1e-3 at LENGTH (D / 8 m)^GROWTH over the layers' altitude, and as step^POWER */
-#define STEP_LENGTH 0.26
+#define STEP_LENGTH 0.28
 #define STEP_GROWTH 0.59
 #define STEP_POWER 3.3
 #define STEP_ALTITUDE 3.5
 
+/* Altitude that counts: of strong and high layers [m]. */
+static double rough_altitude(const profile *p) {
+    double sum = 0, all = 0;
+    for (int l = 0; l < p->nlayer; l++) {
+        sum += p->strength[l] * pow(p->h[l], STEP_ALTITUDE);
+        all += p->strength[l];
+    }
+    return all > 0 ? pow(sum / all, 1 / STEP_ALTITUDE) : 0;
+}
+
 double field_step(const sys *s, const atmos *a, double tolerance) {
     double high = 0;
-    for (int i = 0; i < a->nprofile; i++) {
-        const profile *p = &a->profiles[i];
-        double sum = 0, all = 0;
-        for (int l = 0; l < p->nlayer; l++) {
-            sum += p->strength[l] * pow(p->h[l], STEP_ALTITUDE);
-            all += p->strength[l];
-        }
-        high = fmax(high, all > 0 ? pow(sum / all, 1 / STEP_ALTITUDE) : 0);
-    }
+    for (int e = 0; e < a->nexposure; e++)
+        high += rough_altitude(atmos_profile_at(a, a->exposure_time[e])) / a->nexposure;
     const double length = STEP_LENGTH * pow(s->diameter / 8, STEP_GROWTH);
     return length * pow(tolerance / 1e-3, 1 / STEP_POWER) / fmax(high, 1.0);
 }
@@ -43,6 +49,12 @@ static void to_lattice(const field *f, const double at[2], double *u, double *v)
 static void from_lattice(const field *f, double u, double v, double at[2]) {
     at[0] = f->origin[0] + f->step * (f->axis[0] * u - f->axis[1] * v);
     at[1] = f->origin[1] + f->step * (f->axis[1] * u + f->axis[0] * v);
+}
+
+bool field_inside(const field *f, const field_node *n) {
+    double u, v;
+    to_lattice(f, n->at, &u, &v);
+    return u > -SAME && u < f->size[0] + SAME && (f->line || (v > -SAME && v < f->size[1] + SAME));
 }
 
 /* The target within `tolerance` steps of a place, -1: none. Targets are searched in order. */
@@ -171,6 +183,14 @@ static int draw(const field *f, int stratum, const field_cell *c) {
     return best;
 }
 
+/* More of a stratum. */
+static int draw_more(field *f, int tor, int stratum, int count) {
+    int added = 0;
+    for (int t; added < count && (t = draw(f, stratum, NULL)) >= 0;)
+        added += add_node(f, f->want[t], NODE_CHECK, tor, t);
+    return added;
+}
+
 /* Targets to compare with: a share of the nodes, spread over the strata. */
 static void draw_checks(field *f) {
     const int share = (int)ceil(CHECK_SHARE * f->nnode);
@@ -187,17 +207,40 @@ static void draw_checks(field *f) {
     }
 }
 
-/* A natural star within the field: nodes on it and about it. */
-static void add_star(field *f, const double at[2], int nu, int nv) {
-    static const double about[5][2] = {{0, 0}, {0.5, 0}, {-0.5, 0}, {0, 0.5}, {0, -0.5}};
+/* A natural star within the field, where errors are largest: nodes on it and in the middle of the
+ * cells about it. */
+static void add_star(field *f, const double at[2]) {
+    static const double about[4][2] = {{0.5, 0.5}, {-0.5, 0.5}, {-0.5, -0.5}, {0.5, -0.5}};
     double u, v, to[2];
     to_lattice(f, at, &u, &v);
-    if (u < 0 || u > nu || (f->line ? fabs(v) > 1 : v < 0 || v > nv))
+    if (u < 0 || u > f->size[0] || (f->line ? fabs(v) > 1 : v < 0 || v > f->size[1]))
         return;
-    for (int k = 0; k < (f->line ? 3 : 5); k++) {
-        from_lattice(f, u + about[k][0], f->line ? 0 : v + about[k][1], to);
+    for (int k = 0; k < (f->line ? 2 : 4); k++) {
+        from_lattice(f, round(u) + about[k][0], f->line ? 0 : round(v) + about[k][1], to);
         if (!has_source(f, to, 0.25))
             add_node(f, to, NODE_STAR, 0, -1);
+    }
+    from_lattice(f, u, f->line ? 0 : v, to);
+    if (!has_source(f, to, 0.25))
+        add_node(f, to, NODE_STAR, 0, -1);
+}
+
+/* Two targets next to a natural star are compared with: the map is roughest there. */
+static void check_star(field *f, const double at[2]) {
+    for (int k = 0; k < (f->line ? 1 : 2); k++) {
+        double u, v, to[2], least = CHECK_FROM;
+        int best = -1;
+        to_lattice(f, at, &u, &v);
+        from_lattice(f, u + (k == 0 ? CHECK_FROM : 0), v + (k == 1 ? CHECK_FROM : 0), to);
+        for (int t = 0; t < f->nwant; t++) {
+            const double r = hypot(f->want[t][0] - to[0], f->want[t][1] - to[1]) / f->step;
+            if (f->node_of[t] < 0 && r < least) {
+                least = r;
+                best = t;
+            }
+        }
+        if (best >= 0)
+            add_node(f, f->want[best], NODE_CHECK, 0, best);
     }
 }
 
@@ -228,13 +271,15 @@ status field_init(const sys *s, double step, const int *exact, int nexact, field
     f->step = size[0] / nu > 0 ? fmax(size[0] / nu, nv > 0 ? size[1] / nv : 0) : step;
     nu = fit_cells(size[0], f->step);
     nv = f->line ? 0 : fit_cells(size[1], f->step);
+    f->size[0] = size[0] / f->step;
+    f->size[1] = size[1] / f->step;
     const int across = nu + 1 + 2 * margin, down = nv + 1 + 2 * margin;
     TRY(ALLOC(need, (size_t)across * (size_t)down, "nodes"));
     memset(need, 0, (size_t)across * (size_t)down);
     mark(f, need, nu, nv > 0 ? nv : 1, margin);
     for (int i = 0; i < across * down; i++)
         f->capacity += need[i];
-    f->capacity += 2 * f->nwant + 5 * f->nstar + LEAST_CHECKS;
+    f->capacity += 2 * f->nwant + 7 * f->nstar + LEAST_CHECKS;
     TRY(ALLOC(f->node, (size_t)f->capacity, "nodes"));
     for (int j = 0; j < down; j++)
         for (int i = 0; i < across; i++) {
@@ -246,10 +291,12 @@ status field_init(const sys *s, double step, const int *exact, int nexact, field
     for (int i = 0; i < nexact; i++)
         add_node(f, f->want[exact[i]], NODE_TARGET, 0, exact[i]);
     for (int i = 0; i < f->nstar; i++)
-        add_star(f, f->star[i], nu, nv);
+        add_star(f, f->star[i]);
     for (int t = 0; t < f->nwant; t++)
         f->stratum[t] = stratum_of(f, f->want[t], nu, nv);
     draw_checks(f);
+    for (int i = 0; i < f->nstar; i++)
+        check_star(f, f->star[i]);
 done:
     free(need);
     if (st != MOAO_OK)
@@ -343,24 +390,15 @@ static status halve(field *f, int tor, field_cell c, int *added) {
     return MOAO_OK;
 }
 
-status field_refine_at(field *f, int tor, const double at[2], int *added) {
-    double u, v;
-    to_lattice(f, at, &u, &v);
-    status st = MOAO_OK;
-    for (int k = 0; k < (f->line ? 2 : 4) && st == MOAO_OK; k++) {
-        const double e = 1e-3;
-        st = halve(f, tor, cell_at(f, u + (k & 1 ? e : -e), v + (k & 2 ? e : -e)), added);
-    }
-    return st;
-}
-
-/* Every cell with a target of the stratum that is no node. */
-static status halve_stratum(field *f, int tor, int stratum, int before, int *added) {
+/* Every cell with a target that is no node, of the stratum, or whose expected error is over `most`
+ * where stratum is -1, unless it was halved since there were `before` of them. */
+static status halve_many(field *f, int tor, int stratum, double most, int before, int *added) {
     status st = MOAO_OK;
     for (int t = 0; t < f->nwant && st == MOAO_OK; t++) {
         double u, v;
         bool fresh = false;
-        if ((int)f->stratum[t] != stratum || f->node_of[t] >= 0)
+        if (f->node_of[t] >= 0 ||
+            (stratum >= 0 ? (int)f->stratum[t] != stratum : f->error[t] <= most))
             continue;
         to_lattice(f, f->want[t], &u, &v);
         for (int i = before; i < f->ncell && !fresh; i++)
@@ -368,6 +406,19 @@ static status halve_stratum(field *f, int tor, int stratum, int before, int *add
         if (!fresh)
             st = halve(f, tor, cell_at(f, u, v), added);
     }
+    return st;
+}
+
+/* Where so many nodes are wanted, all targets are. */
+static void give_up(field *f, int tor, int *added) {
+    if (*added > 0 && !field_pays(f))
+        *added += take_targets(f, tor, NULL);
+}
+
+status field_refine_expected(field *f, int tor, double tolerance, int *added) {
+    *added = 0;
+    const status st = halve_many(f, tor, -1, tolerance, f->ncell, added);
+    give_up(f, tor, added);
     return st;
 }
 
@@ -391,11 +442,13 @@ status field_refine(field *f, int tor, double tolerance, const field_check *chec
         p->kind = NODE_REFINED;
         st = halve(f, tor, cell_at(f, u, v), added);
     }
-    for (int s = 0; s < FIELD_STRATA && st == MOAO_OK; s++)
+    for (int s = 0; s < FIELD_STRATA && st == MOAO_OK; s++) {
         if (failed[s] > 1 && 3 * failed[s] > of[s])
-            st = halve_stratum(f, tor, s, before, added);
-    if (st == MOAO_OK && f->ncell > before && !field_pays(f)) /* exact, then */
-        *added += take_targets(f, tor, NULL);
+            st = halve_many(f, tor, s, 0, before, added);
+        if (failed[s] > 0) /* one was found: are there others? */
+            *added += draw_more(f, tor, s, MORE_CHECKS);
+    }
+    give_up(f, tor, added);
     return st;
 }
 
@@ -411,8 +464,7 @@ void field_errors(field *f, const double *power, const field_check *check, int n
     }
     for (int t = 0; t < f->nwant; t++) {
         const double r = ratio[f->stratum[t]] > 0 ? ratio[f->stratum[t]] : all;
-        if (f->node_of[t] < 0)
-            f->error[t] = fmax(f->error[t], r * power[t]);
+        f->error[t] = f->node_of[t] < 0 ? EXPECTED * r * power[t] : 0;
     }
 }
 

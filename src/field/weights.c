@@ -6,8 +6,10 @@
 #include <string.h>
 
 enum { DEGREE = 3, MONOMIALS = 10, MOST = FIELD_NEAREST + MONOMIALS };
-#define SAME 1e-6   /* of a step: two places are one */
-#define LARGEST 8.0 /* sum of |weights| beyond which polynomials of a lower degree are taken */
+enum { AROUND = 4 * FIELD_NEAREST, SECTORS = 8, PER_SECTOR = FIELD_NEAREST / SECTORS };
+#define SAME 1e-6    /* of a step: two places are one */
+#define SHADOW 0.28  /* of the distance to a place: nodes closer together count as one */
+#define LARGEST 30.0 /* sum of |weights| beyond which polynomials of a lower degree are taken */
 
 void dgesv_(const int *n, const int *nrhs, double *a, const int *lda, int *ipiv, double *b,
             const int *ldb, int *info);
@@ -26,21 +28,63 @@ typedef struct {
     int node;
 } near;
 
-/* The FIELD_NEAREST nodes, sorted; of equal ones those that were there first. Returns how many. */
-static int find_nearest(const field *f, int tor, const double at[2], int without, near *list) {
+/* The nearest nodes, sorted; of equal ones those that were there first. Returns how many. */
+static int find_around(const field *f, int tor, const double at[2], int without, near *list) {
     int n = 0;
     for (int i = 0; i < f->nnode; i++) {
         const field_node *p = &f->node[i];
         if (!field_is_source(p) || p->tor > tor || i == without)
             continue;
         const double r = hypot(p->at[0] - at[0], p->at[1] - at[1]) / f->step;
-        if (n == FIELD_NEAREST && r >= list[n - 1].r * (1 - 1e-12))
+        if (n == AROUND && r >= list[n - 1].r * (1 - 1e-12))
             continue;
-        int k = n < FIELD_NEAREST ? n++ : n - 1;
+        int k = n < AROUND ? n++ : n - 1;
         for (; k > 0 && list[k - 1].r > r * (1 + 1e-12); k--)
             list[k] = list[k - 1];
         list[k] = (near){r, i};
     }
+    return n;
+}
+
+/* Whether node i is next to a nearer one of those that are taken, as seen from the place: then it
+ * adds nothing but large weights of either sign. */
+static bool is_shadowed(const field *f, const near *all, const bool *taken, int i) {
+    const double *q = f->node[all[i].node].at;
+    for (int j = 0; j < i; j++) {
+        const double *p = f->node[all[j].node].at;
+        if (taken[j] && hypot(p[0] - q[0], p[1] - q[1]) < SHADOW * f->step * all[i].r)
+            return true;
+    }
+    return false;
+}
+
+/* FIELD_NEAREST of them: the first of each sector, so that those where nodes are dense leave none
+ * out on the other side, then the nearest of the rest. Sectors begin where no row of a lattice is.
+ */
+static int find_nearest(const field *f, int tor, const double at[2], int without, near *list) {
+    near all[AROUND];
+    bool taken[AROUND] = {false};
+    int of[SECTORS] = {0}, n = 0;
+    const int count = find_around(f, tor, at, without, all);
+    for (int i = 0; i < count; i++) {
+        const double *q = f->node[all[i].node].at;
+        const double turn = atan2(q[1] - at[1], q[0] - at[0]) - atan2(f->axis[1], f->axis[0]);
+        const double part = (turn / (2 * M_PI) + 2 + 0.05) * SECTORS;
+        int *have = &of[(int)floor(part) % SECTORS];
+        taken[i] = i == 0 ||
+                   (n < FIELD_NEAREST && *have < 3 * PER_SECTOR && !is_shadowed(f, all, taken, i));
+        *have += taken[i];
+        n += taken[i];
+    }
+    for (int i = 0; i < count && n < FIELD_NEAREST; i++)
+        if (!taken[i] && !is_shadowed(f, all, taken, i)) {
+            taken[i] = true;
+            n++;
+        }
+    n = 0;
+    for (int i = 0; i < count; i++)
+        if (taken[i])
+            list[n++] = all[i];
     return n;
 }
 

@@ -163,6 +163,7 @@ static void begin(const request *q, const machine *m, plan *p) {
                 .way = q->way >= 0 ? (command_way)q->way
                                    : command_choose(q->s, !m->devices || m->host),
                 .sample = q->sample,
+                .keep = q->keep,
                 .nsample = q->par->compute_residual_columns,
                 .tile = q->tile,
                 .mixed = request_mixed(q, m->devices && !m->host),

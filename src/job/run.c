@@ -81,7 +81,8 @@ static bool is_fresh(const run *r, int e) {
 /* Collective. One exposure of a chunk, kept on disk before it returns. */
 static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
     result_block b = run_block(r, e, t0, t1 - t0);
-    b.crop = r->u.par->output_psf == PSF_NONE ? 0 : r->u.o.crop;
+    b.crop = r->u.par->output_psf == PSF_NONE || r->u.sampled ? 0 : r->u.o.crop;
+    b.nkept = r->u.sampled ? psf_kept_count(r->u.ps) : 0;
     const size_t nimage = (size_t)b.nt * (size_t)b.nlambda;
     const double m = (double)r->u.s.m, v = r->u.s.dm.nact;
     begin_part(r, r->pl->time.common + r->pl->time.exposure * b.nt,
@@ -94,6 +95,8 @@ static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
             ALLOC(b.scalars, (size_t)b.nt * store_scalars(b.nlambda, b.nbox, b.nbudget), "results");
         if (st == MOAO_OK && b.crop > 0)
             st = ALLOC(b.images, nimage * (size_t)b.crop * (size_t)b.crop, "PSFs of a chunk");
+        if (st == MOAO_OK && b.nkept > 0)
+            st = ALLOC(b.kept, (size_t)b.nt * b.nkept, "what is kept of nodes");
     }
     TRY(comm_agree(r->c, st));
     obsseq_accuracy how = accuracy_plan(&r->acc, e, t0, t1, is_fresh(r, e));
@@ -111,6 +114,7 @@ static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
 done:
     free(b.scalars);
     free(b.images);
+    free(b.kept);
     return st;
 }
 
@@ -120,8 +124,9 @@ static size_t count_all(const run *r) {
 
 static size_t count_done(const run *r) {
     size_t n = 0;
-    for (size_t i = 0; i < count_all(r); i++)
-        n += r->done[i];
+    for (int e = 0; e < r->u.a.nexposure; e++)
+        for (int t = 0; t < r->u.s.ntarget; t++)
+            n += r->done[cell(r, e, t)];
     return n;
 }
 
@@ -182,20 +187,18 @@ done:
     return st;
 }
 
-/* Collective. One ToR: factor, then chunk after chunk. */
-static status one_tor(run *r, int k) {
-    const int nt = r->u.s.ntarget, ne = r->u.a.nexposure;
-    if (!any_pending(r, k, 0, nt))
-        return MOAO_OK;
-    obsexposure *ex = NULL;
-    status st;
-    TRY(comm_agree(r->c, ALLOC(ex, (size_t)ne, "exposures of a reconstructor")));
+/* Collective. Factor of ToR k, unless it is there, then chunk after chunk. */
+static status all_chunks(run *r, int k, obsexposure *ex, bool *factored) {
+    const int nt = r->u.s.ntarget;
+    status st = MOAO_OK;
     const profile *p = atmos_tor_profile(&r->u.a, k);
     begin_part(r, r->pl->time.tor, r->pl->flops[STAGE_FACTOR] / r->u.a.ntor);
-    if (is_root(r))
+    if (is_root(r) && !*factored)
         progress_step("reconstructor %d/%d: Cmm and Cholesky, r0 %.3f m", k + 1, r->u.a.ntor,
                       p->r0);
-    TRY(run_factor(r, k, p, ex));
+    if (!*factored)
+        TRY(run_factor(r, k, p, ex));
+    *factored = true;
     TRY(stop_if_asked(r));
     for (int deciding = 1; deciding >= 0; deciding--)
         for (int t0 = 0, t1; t0 < nt; t0 = t1) {
@@ -203,6 +206,28 @@ static status one_tor(run *r, int k) {
             if (accuracy_decides(&r->acc, t0, t1) == deciding && any_pending(r, k, t0, t1))
                 TRY(one_chunk(r, k, t0, t1, ex));
         }
+done:
+    return st;
+}
+
+/* Collective. One ToR. Of nodes: more of them until the targets between are as exact as asked. */
+static status one_tor(run *r, int k) {
+    const int ne = r->u.a.nexposure;
+    bool factored = false;
+    if (!any_pending(r, k, 0, r->u.s.ntarget) && !r->u.sampled)
+        return MOAO_OK;
+    obsexposure *ex = NULL;
+    status st;
+    TRY(comm_agree(r->c, ALLOC(ex, (size_t)ne, "exposures of a reconstructor")));
+    for (bool more = true; more;) {
+        if (any_pending(r, k, 0, r->u.s.ntarget))
+            TRY(all_chunks(r, k, ex, &factored));
+        more = false;
+        if (r->u.sampled)
+            TRY(run_nodes_check(r, k, ex, &more));
+    }
+    if (r->u.sampled)
+        st = run_nodes_fill(r, k, ex);
 done:
     for (int e = 0; ex != NULL && e < ne; e++)
         obsexposure_free(&ex[e]);
@@ -265,7 +290,15 @@ static status write_results(run *r) {
     begin_part(r, maps_seconds(r), 0);
     progress_step("writing maps");
     const params par = stated(r);
-    status st = maps_write(r->dir, &par, &r->u.s, &r->u.a, r->u.ps, r->st, &r->rep);
+    const maps_sampling sampling = {.node_of = r->u.f.node_of,
+                                    .error = r->nodes.error,
+                                    .nodes = r->u.f.nnode,
+                                    .checked = r->nodes.report.checked,
+                                    .step = r->u.f.step,
+                                    .tolerance = par.targets_tolerance,
+                                    .largest = r->nodes.report.largest};
+    status st = maps_write(r->dir, &par, setup_wanted(&r->u), &r->u.a, r->u.ps, r->st,
+                           r->u.sampled ? &sampling : NULL, &r->rep);
     r->rep.wall[STAGE_OUTPUT] += report_now() - from;
     return st;
 }
@@ -276,6 +309,9 @@ static status run_stages(run *r, comm *c) {
     r->dir = r->cl->dir != NULL ? r->cl->dir : r->u.par->output_directory;
     TRY(params_check_directory("moao run: -o", r->dir));
     run_choose_threads(r, c);
+    TRY(comm_agree(c, run_nodes_init(r)));
+    if (r->u.sampled)
+        TRY(setup_psf(c, &r->u)); /* the store has to know what is kept of a node */
     TRY(run_prepare_plan(r, c));
     progress_init(is_root(r) && !r->cl->quiet, seconds_left(r, maps_seconds(r)));
     const stop_progress watched = {seconds_to_checkpoint, describe_done, r};
@@ -291,7 +327,8 @@ static status run_stages(run *r, comm *c) {
         st = setup_warn(&r->u);
     }
     TRY(comm_agree(c, st));
-    TRY(setup_psf(c, &r->u));
+    if (r->u.ps == NULL)
+        TRY(setup_psf(c, &r->u));
     TRY(run_prepare_stages(r));
     TRY(stop_if_asked(r));
     begin_part(r, matrix_seconds(r), matrix_seconds(r) * r->mach.rate * r->c->size);
@@ -367,6 +404,8 @@ status run_all(const comm *c, const cmdline *cl) {
     free(r.rep.budget);
     mirror_budget_free(&r.mirror);
     free(r.done);
+    free(r.nodes.again);
+    free(r.nodes.error);
     accuracy_free(&r.acc);
     verify_free(&r.ver);
     setup_free(&r.u);

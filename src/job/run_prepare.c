@@ -104,7 +104,9 @@ static status open_store(run *r, long fact[FACTS]) {
     if (text == NULL)
         return status_fail(MOAO_MEMORY, "effective parameters: no memory");
     const store_run what = {.effective = text,
-                            .ntarget = r->u.s.ntarget,
+                            .ntarget = setup_wanted(&r->u)->ntarget,
+                            .nnode = r->u.sampled ? r->stride : 0,
+                            .nkept = r->u.sampled ? psf_kept_count(r->u.ps) : 0,
                             .nexposure = r->u.a.nexposure,
                             .nlambda = r->u.o.nlambda,
                             .nbox = r->u.o.nbox,
@@ -122,7 +124,8 @@ static status open_store(run *r, long fact[FACTS]) {
         return MOAO_OK;
     for (int e = 0; e < r->u.a.nexposure; e++)
         for (int k = 0; k < r->u.s.ntarget; k++)
-            r->done[cell(r, e, k)] = store_done(r->st, e, k);
+            r->done[cell(r, e, k)] =
+                r->u.sampled ? store_node_done(r->st, e, k) : store_done(r->st, e, k);
     if (r->u.o.map != NULL)
         TRY(same_image(r, "static_map", "errors.static_map", (long)r->u.map.sum));
     if (par->telescope_pupil != NULL)
@@ -230,7 +233,7 @@ static status keep_format(run *r, const comm *c, const linop_pair *kept) {
 status run_prepare_plan(run *r, comm *c) {
     status st;
     const params *par = r->u.par;
-    const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
+    const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->stride;
     r->mach = machine_measure(c, par->compute_memory, plan_rate(&r->u.s));
     r->req = request_init(par, &r->u.s, &r->u.a, &r->u.o);
     r->rep.dgemm = r->mach.rate;
@@ -238,6 +241,7 @@ status run_prepare_plan(run *r, comm *c) {
     TRY(comm_agree(c, request_predict(&r->req, r->mach.devices && !r->mach.host)));
     TRY(comm_agree(c, accuracy_init(&r->u, &r->acc)));
     r->req.sample = r->acc.edge;
+    r->req.keep = r->u.sampled;
     TRY(make_plan(r, par->compute_targets_per_chunk));
     if (!r->cl->resume) /* else once it is known what the run began with */
         TRY(check_named(r));
@@ -381,6 +385,11 @@ void run_announce(const run *r) {
     const comm *c = r->c;
     progress_note("%d sensor%s, %zu measurements, %d actuators", s->nsensor,
                   text_plural(s->nsensor), s->m, s->dm.nact);
+    if (r->u.sampled)
+        progress_note("%d targets from %d nodes %.1f arcsec apart, %d of them targets to compare "
+                      "with",
+                      r->u.f.nwant, r->u.f.nnode, r->u.f.step * ARCSEC_PER_RAD,
+                      field_count(&r->u.f, NODE_CHECK));
     progress_note("%d target%s, %d at a time; %d reconstructor%s, %d exposure%s", s->ntarget,
                   text_plural(s->ntarget), r->pl->chunk, r->u.a.ntor, text_plural(r->u.a.ntor),
                   r->u.a.nexposure, text_plural(r->u.a.nexposure));

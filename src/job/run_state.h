@@ -12,6 +12,14 @@
 #include "store/store.h"
 #include "tor/command.h"
 
+typedef struct { /* of a run at nodes (run_nodes.c) */
+    field_report report;
+    double *error; /* [targets] expected, the largest of the reconstructors */
+    int *again;    /* [capacity] the node that computes a suspicious one again, 0: none */
+    int pending;   /* such a one that is not judged yet, -1: none */
+    int judged;    /* reconstructors of which one was */
+} run_nodes;
+
 typedef struct {
     const comm *c;
     const cmdline *cl;
@@ -29,8 +37,10 @@ typedef struct {
     double *dplus;        /* P: D+, v x t, or F where commands are fitted to the phase */
     double *inverse;      /* H of D+ = H D' (tor/command.h), v x v; NULL: D+ is applied as it is */
     mirror_budget mirror; /* where an error budget is wanted */
-    unsigned char *done;  /* [nexposure][ntarget] */
-    bool finished;        /* the directory holds the results already */
+    unsigned char *done;  /* [nexposure][stride], of targets or nodes */
+    int stride;           /* targets, or nodes at most */
+    run_nodes nodes;
+    bool finished; /* the directory holds the results already */
 } run;
 
 static inline bool is_root(const run *r) {
@@ -38,7 +48,7 @@ static inline bool is_root(const run *r) {
 }
 
 static inline size_t cell(const run *r, int exposure, int target) {
-    return (size_t)exposure * (size_t)r->u.s.ntarget + (size_t)target;
+    return (size_t)exposure * (size_t)r->stride + (size_t)target;
 }
 
 /* Local. Threads of a rank: those asked for, or as many as the case is worth. */
@@ -51,6 +61,13 @@ void run_announce(const run *r);
 status run_prepare_stages(run *r);
 /* Collective. The executor and its memory. */
 status run_open_executor(run *r);
+
+/* A run at nodes. init: local, after the setup. check: collective, after the nodes of reconstructor
+ * k are computed; *more: nodes were added, and want to be. fill: collective, the results of all
+ * targets. ex: exposures, by their numbers. */
+status run_nodes_init(run *r);
+status run_nodes_check(run *r, int k, obsexposure *ex, bool *more);
+status run_nodes_fill(run *r, int k, obsexposure *ex);
 
 /* Results of an exposure for nt targets from t0 on, without their arrays and images. */
 static inline result_block run_block(const run *r, int exposure, int t0, int nt) {

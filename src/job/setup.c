@@ -150,6 +150,8 @@ status setup_init(const comm *c, const cmdline *cl, setup *u) {
     u->o.map = u->map.map.path != NULL ? &u->map.map : NULL;
     st = psf_sizes_of(&u->s, &u->o, &u->grid);
     u->o.crop = u->grid.crop;
+    if (st == MOAO_OK)
+        st = setup_nodes(u);
     st = comm_agree(c, st);
 done:
     return st;
@@ -163,6 +165,9 @@ void setup_free(setup *u) {
     psf_free(u->ps);
     static_map_free(&u->map);
     atmos_free(&u->a);
+    if (u->sampled)
+        free(u->want.targets);
+    field_free(&u->f);
     sys_free(&u->s);
     if (u->par != NULL)
         params_free((params *)u->par);
@@ -288,7 +293,7 @@ static void warn_floor(const setup *u) {
 
 status setup_warn(const setup *u) {
     char **line = NULL;
-    int n = params_warnings(u->par, &u->s, &u->a, &line);
+    int n = params_warnings(u->par, setup_wanted(u), &u->a, &line);
     for (int i = 0; i < n; i++)
         progress_warn("%s", line[i]);
     params_free_warnings(n, line);

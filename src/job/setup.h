@@ -4,6 +4,7 @@
 #define MOAO_SETUP_H
 
 #include "base/comm.h"
+#include "field/field.h"
 #include "job/cmdline.h"
 #include "job/static_map.h"
 #include "params/params.h"
@@ -20,7 +21,16 @@ typedef struct {
     psf_sizes grid;
     static_map map; /* errors.static_map; {0}: none */
     psf *ps;        /* NULL before setup_psf */
+    bool sampled;   /* targets are interpolated: the targets of s are the nodes of f, */
+    field f;
+    sys want; /* and those of want, which borrows the rest from s, are the user's */
 } setup;
+
+/* Local. What of setup_init chooses nodes where the parameters ask for them; the nodes that were
+ * added to u->f as targets of u->s; the user's targets. */
+status setup_nodes(setup *u);
+void setup_more_nodes(setup *u);
+const sys *setup_wanted(const setup *u);
 
 /* Collective. Reads and checks the parameters and derives geometry and atmosphere: sizes, nothing
  * that is large. MOAO_INPUT, from counts alone, for a case beyond any machine. */

@@ -144,7 +144,7 @@ done:
 }
 
 status maps_write(const char *dir, const params *par, const sys *s, const atmos *a, const psf *p,
-                  store *store, report *rep) {
+                  store *store, const maps_sampling *sampling, report *rep) {
     status st;
     char *effective = NULL;
     fitsout psf_file = {0}, maps_file = {0};
@@ -153,6 +153,7 @@ status maps_write(const char *dir, const params *par, const sys *s, const atmos 
                    .s = s,
                    .a = a,
                    .st = store,
+                   .sampling = sampling,
                    .crop = psf_crop_size(p),
                    .nlambda = par->images.n,
                    .nexposure = a->nexposure,

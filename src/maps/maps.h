@@ -11,14 +11,22 @@
 #include "system/atmos.h"
 #include "system/system.h"
 
+typedef struct {               /* of a run at nodes (field/field.h) */
+    const int *node_of;        /* [ntarget] -1: interpolated */
+    const double *error;       /* [ntarget] expected of a Strehl ratio or ensquared energy */
+    int nodes, checked;        /* nodes; targets that were compared */
+    double step;               /* of the nodes' lattice [rad] */
+    double tolerance, largest; /* targets.tolerance; the largest difference of those compared */
+} maps_sampling;
+
 /* maps.fits in the run's directory: Strehl, ensquared energy of each box, FWHM, residual variance,
  * over (x, y, exposure and the long exposure, wavelength), guide stars and targets as tables,
  * headers sufficient to recreate the run. psf.fits as output.psf asks. Both appear whole or not at
  * all. The long exposure is the mean of a target's short-exposure PSFs (its Strehl and ensquared
  * energies are the means; its FWHM is that of the mean PSF, which `psf` measures from the images
- * when kept, else it is left NaN with a comment). rep (may be NULL) gets a summary of the error
- * budget. */
+ * when kept, else it is left NaN with a comment). sampling: NULL where every
+ * target was computed. rep (may be NULL) gets a summary of the error budget. */
 status maps_write(const char *dir, const params *par, const sys *s, const atmos *a, const psf *p,
-                  store *st, report *rep);
+                  store *st, const maps_sampling *sampling, report *rep);
 
 #endif

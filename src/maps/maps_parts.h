@@ -5,6 +5,7 @@
 #include "base/fits.h"
 #include "base/progress.h"
 #include "base/text.h"
+#include "maps.h"
 #include "moao/status.h"
 #include "params/params.h"
 #include "psf/psf.h"
@@ -22,10 +23,11 @@ typedef struct {
     const sys *s;
     const atmos *a;
     store *st;
-    sky sk;        /* where the field is; NAN: not known */
-    int crop;      /* side of the images, pixels */
-    const psf *ps; /* of which images of bands are made */
-    double *pixel; /* [nlambda] of the images [rad] */
+    const maps_sampling *sampling; /* NULL: every target was computed */
+    sky sk;                        /* where the field is; NAN: not known */
+    int crop;                      /* side of the images, pixels */
+    const psf *ps;                 /* of which images of bands are made */
+    double *pixel;                 /* [nlambda] of the images [rad] */
     int nlambda, nexposure, ntarget, nscalar;
     double *value; /* [nscalar][nlambda][nexposure][ntarget]: of the short exposures */
     double *

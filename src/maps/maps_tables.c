@@ -109,6 +109,34 @@ static void write_compression(fitsout *o, const maps_data *m) {
     fitsout_real(o, "TLRDIFF", most.difference, "change of Strehl or EE by the compression, seen");
 }
 
+/* Whether targets were interpolated between nodes, and how exact that is. */
+static void write_sampling(fitsout *o, const maps_data *m) {
+    const maps_sampling *s = m->sampling;
+    fitsout_text(o, "SAMPLING", s != NULL ? "nodes" : "exact", "targets.sampling that computed");
+    if (s == NULL)
+        return;
+    fitsout_integer(o, "NNODE", s->nodes, "directions that were computed");
+    fitsout_real(o, "NODESTEP", s->step * ARCSEC_PER_RAD, "[arcsec] of the lattice of nodes");
+    fitsout_real(o, "SAMPTOL", s->tolerance, "targets.tolerance, of Strehl or EE");
+    fitsout_integer(o, "NCHECK", s->checked, "targets that were compared with exact ones");
+    fitsout_real(o, "SAMPDIFF", s->largest, "largest difference of Strehl or EE of these");
+    if (s->checked > 0)
+        fitsout_real(o, "SAMPREST", fmin(1, 3.0 / s->checked),
+                     "others over SAMPTOL: at most this fraction, 95 %");
+}
+
+/* SAMPLED and SAMPERR, the last columns of TARGETS; their cells of a target. */
+static void sampled_columns(fitsout_column columns[2]) {
+    columns[0] = (fitsout_column){"SAMPLED", "12A", "", "node: computed; or interpolated"};
+    columns[1] = (fitsout_column){"SAMPERR", "1D", "", "error expected of Strehl and EE by that"};
+}
+
+static void sampled_cells(fitsout *o, const maps_data *m, int col, int t) {
+    const maps_sampling *s = m->sampling;
+    fitsout_cell_text(o, col, t + 1, s->node_of[t] < 0 ? "interpolated" : "node");
+    fitsout_cells_double(o, col + 1, t + 1, 1, 1, &s->error[t]);
+}
+
 /* Facts of the run that the store remembers. */
 static void write_facts(fitsout *o, const maps_data *m) {
     static const struct {
@@ -130,6 +158,7 @@ static void write_facts(fitsout *o, const maps_data *m) {
         fitsout_text(o, "CPRODUCT", pair->product->word, "compute.product that computed");
     write_precision(o, m);
     write_compression(o, m);
+    write_sampling(o, m);
 }
 
 /* The image's motion that the images contain. */
@@ -241,7 +270,8 @@ void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
     const bool named = m->par->targets_names.n == m->ntarget;
     const int sky_at = named ? 5 : 4, fixed = sky_at - 1 + (maps_on_sky(m) ? 2 : 0);
     const int nq = results ? m->nscalar : 0, nb = results ? maps_budget_count(m) : 0;
-    const int ncol = fixed + 2 * nq + nb, budget = fixed + 2 * nq + 1;
+    const bool sampled = results && m->sampling != NULL;
+    const int ncol = fixed + 2 * nq + nb + (sampled ? 2 : 0), budget = fixed + 2 * nq + 1;
     long dims[2] = {m->nexposure, m->nlambda};
     fitsout_column *columns = calloc((size_t)ncol, sizeof *columns);
     char(*text)[3][80] = calloc(2 * (size_t)nq + 1, sizeof *text);
@@ -269,6 +299,8 @@ void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
         result_columns(m, columns + fixed, text);
     if (nb > 0)
         maps_budget_columns(m, columns + budget - 1, terms);
+    if (sampled)
+        sampled_columns(columns + ncol - 2);
     fitsout_table(o, "TARGETS", m->ntarget, ncol, columns);
     fitsout_integer(o, "GRIDNX", m->s->grid[0], "targets along x, 0: they are no grid");
     fitsout_integer(o, "GRIDNY", m->s->grid[1], "targets along y");
@@ -293,6 +325,8 @@ void maps_table_targets(fitsout *o, const maps_data *m, bool results) {
         }
         if (nb > 0)
             maps_budget_cells(o, m, budget, t);
+        if (sampled)
+            sampled_cells(o, m, ncol - 1, t);
     }
 done:
     free(cells);

@@ -90,6 +90,7 @@ enum { PSF_SHORT, PSF_LONG, PSF_NONE };                     /* output.psf */
 enum { BUDGET_WANTED, BUDGET_NONE };                        /* output.budget */
 enum { SKY_FIELD, SKY_PUPIL };                              /* sky.lgs */
 enum { SKY_PUPIL_AUTO, SKY_PUPIL_FIELD, SKY_PUPIL_ZENITH }; /* sky.pupil */
+enum { SAMPLING_AUTO, SAMPLING_NODES, SAMPLING_EXACT };     /* targets.sampling */
 
 struct sensor_params { /* after loading: frame_rate and ring not given */
 #define SENSOR(key, kind, ...) param_##kind key;

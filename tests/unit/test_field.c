@@ -102,7 +102,7 @@ static void test_nodes(void **state) {
     make(&s, 10, &g);
     assert_int_equal(field_count(&f, NODE_LATTICE), 8 * 8);
     assert_in_range(field_count(&f, NODE_STAR), 3, 5);
-    assert_int_equal(field_count(&f, NODE_CHECK), 8);
+    assert_int_equal(field_count(&f, NODE_CHECK), 8 + 2);
     assert_int_equal(f.nnode, g.nnode);
     int of[FIELD_STRATA] = {0};
     for (int i = 0; i < f.nnode; i++) {

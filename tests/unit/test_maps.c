@@ -149,7 +149,7 @@ static void run_begin(run *r, const char *targets, const char *psf_kind, bool co
 }
 
 static status run_write(run *r) {
-    return maps_write(dir, &r->par, &r->s, &r->a, r->p, r->st, NULL);
+    return maps_write(dir, &r->par, &r->s, &r->a, r->p, r->st, NULL, NULL);
 }
 
 static void run_end(run *r) {

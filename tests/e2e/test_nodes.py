@@ -1,0 +1,163 @@
+"""Maps from nodes (targets.sampling: nodes) against maps whose targets were all computed: as exact as they say, the same bits when a run
+goes on, roughness and errors that are planted are found."""
+import json
+import os
+import struct
+import tempfile
+import unittest
+import zlib
+
+import numpy as np
+from astropy.io import fits
+
+from moao_case import Run, moao
+
+CASE = """
+telescope: {diameter: 4 m, obscuration: 0.2}
+dm: {nssp: 4}
+ngs_defaults: {slope: points, nssp: 4, magnitude: 9, frame_time: 2 ms}
+sensors:
+  - {type: ngs, direction: [20, 10]}
+  - {type: ngs, direction: [-25, 15]}
+  - {type: ngs, direction: [5, -25]}
+targets: {grid: {nx: 19, width: 30 arcsec}, tolerance: 1e-3}
+atmosphere:
+  profiles:
+    - {time: 0, r0: 18 cm, layers: &layers {altitude: [0, 4 km, 10 km], fraction: [0.6, 0.25, 0.15], L0: 25 m}}
+    - {time: 10 min, r0: 14 cm, layers: *layers}
+schedule: {tor_times: [0], exposure_times: [0, 10 min]}
+psf: {wavelengths: [1.65 um, 2.2 um], ee_boxes: [100 mas]}
+output: {psf: long, crop: 16}
+compute: {threads: 1, targets_per_chunk: 40}
+"""
+ROUGH = CASE.replace("altitude: [0, 4 km, 10 km], fraction: [0.6, 0.25, 0.15]", "altitude: [0, 20 km], fraction: [0.3, 0.7]")
+
+
+def errors(exact, nodes):
+    """Largest difference of a Strehl ratio or ensquared energy, by target."""
+    a, b = exact.quantities(), nodes.table("TARGETS")
+    names = [n for n in a if n.startswith(("STREHL", "EE_"))]
+    return np.max([np.abs(np.asarray(b[n], float).reshape(len(b), -1) - a[n].reshape(len(b), -1)).max(axis=1) for n in names], axis=0)
+
+
+def same(a, b):
+    """Whether two runs have the same results, bit for bit."""
+    for name in ("maps.fits", "psf.fits"):
+        with fits.open(a.path(name)) as f, fits.open(b.path(name)) as g:
+            for x, y in zip(f, g):
+                if x.data is not None and x.name != "PARAMETERS" and x.data.tobytes() != y.data.tobytes():
+                    return False
+    return True
+
+
+class Nodes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.exact = Run(CASE, "targets.sampling=exact")
+        cls.nodes = Run(CASE)
+
+    def test_certified(self):
+        """Every target is within the tolerance of the exact map, nodes to rounding; the header, run.json and the table say so."""
+        e, t = errors(self.exact, self.nodes), self.nodes.table("TARGETS")
+        node = t["SAMPLED"] == "node"
+        with fits.open(self.nodes.path("maps.fits")) as f, open(self.nodes.path("run.json"), encoding="utf-8") as g:
+            head, told = f[0].header, json.load(g)["sampling"]
+        self.assertLess(head["NNODE"], 0.75 * len(t))
+        self.assertLess(e.max(), 1e-3)
+        self.assertGreater(e.max(), 1e-6)  # most of it was not computed
+        self.assertLess(e[node].max(), 1e-6)
+        self.assertTrue(node.sum() >= head["NCHECK"] >= 8)
+        self.assertTrue(np.all((t["SAMPERR"] > 0) == ~node))
+        self.assertGreater(np.mean(t["SAMPERR"][~node] > e[~node]), 0.6)
+        self.assertEqual((head["SAMPLING"], head["SAMPTOL"], told["nodes"]), ("nodes", 1e-3, head["NNODE"]))
+        self.assertEqual(told["targets_compared"], head["NCHECK"])
+        self.assertLess(head["SAMPDIFF"], 1e-3)
+        self.assertIn(f"361 targets from {head['NNODE']} nodes", self.nodes.process.stderr + self.nodes.process.stdout)
+
+    def test_all_results(self):
+        """FWHM, variances, error budget and images follow, too."""
+        a, b = self.exact.table("TARGETS"), self.nodes.table("TARGETS")
+        for name, most in (("FWHM", 0.3), ("VARIANCE", 5e-3), ("WFE_TOTAL_LONG", 1), ("WFE_NOISE_LONG", 0.5)):
+            self.assertLess(np.abs(a[name] - b[name]).max(), most, name)
+        with fits.open(self.exact.path("psf.fits")) as f, fits.open(self.nodes.path("psf.fits")) as g:
+            images = [h.name for h in f if h.is_image and h.data is not None]
+            self.assertTrue(images)
+            for name in images:
+                self.assertLess(np.abs(f[name].data - g[name].data).max(), 1e-3)
+
+    def test_resume(self):
+        """A run that stopped among its nodes, or among its targets, goes on to the same bits."""
+        for fault in ("psf:0:fail:90", "nodes:0:fail:5"):
+            run = Run(CASE, check=False, env={"MOAO_FAULT": fault})
+            self.assertNotEqual(run.process.returncode, 0)
+            self.assertTrue([n for n in os.listdir(run.path("checkpoint")) if n.startswith("part-")])
+            moao("run", self.case(), "-o", run.dir, "--resume")
+            self.assertTrue(same(self.nodes, run), fault)
+
+    def test_ranks(self):
+        """Two ranks have the same nodes, and results that differ by rounding."""
+        two = Run(CASE, "targets.tolerance=1e-3", ranks=2)
+        a, b = self.nodes.table("TARGETS"), two.table("TARGETS")
+        self.assertTrue(np.all(a["SAMPLED"] == b["SAMPLED"]))
+        self.assertLess(np.abs(a["STREHL"] - b["STREHL"]).max(), 1e-6)
+
+    def test_rough(self):
+        """One strong layer at 20 km, and a tolerance that its nodes miss: nodes are added, until it holds."""
+        options = ["psf.residual=sensor", "output.psf=none"]
+        exact = Run(ROUGH, *options, "targets.sampling=exact")
+        nodes = Run(ROUGH, *options, "targets.tolerance=3e-3", "targets.sampling=nodes")
+        with open(nodes.path("run.json"), encoding="utf-8") as f:
+            told = json.load(f)["sampling"]
+        self.assertGreater(told["nodes_added"], 0)
+        self.assertLess(np.quantile(errors(exact, nodes), 0.97), 3e-3)
+
+    def test_planted_error(self):
+        """Numbers of one node that are wrong, with the right checksums: it is computed again, and the run says so."""
+        options = ["psf.residual=sensor", "output.psf=none"]
+        run = Run(CASE, *options, check=False, env={"MOAO_FAULT": "psf:0:fail:100"})
+        folder = run.path("checkpoint")
+        part = os.path.join(folder, sorted(n for n in os.listdir(folder) if n.startswith("part-"))[0])
+        with open(part, "rb") as f:
+            data = bytearray(f.read())
+        nt, nl, nb = struct.unpack_from("<3i", data, 24)
+        nbudget, nkept = struct.unpack_from("<i", data, 44)[0], struct.unpack_from("<i", data, 52)[0]
+        self.assertEqual((nl, nb), (2, 1))
+        ns, table, scalars = nl * (3 + nb) + nbudget, 80, 80 + 4 * nt
+        node = 27  # in the fourth row of eight, inside the field
+        kept = scalars + 8 * ns * nt + 4 * nkept * node
+        numbers = np.frombuffer(bytes(data[kept:kept + 4 * nkept]), "<f4") * np.float32(1.05)
+        data[kept:kept + 4 * nkept] = numbers.tobytes()
+        strehl = scalars + 8 * ns * node
+        struct.pack_into("<d", data, strehl, struct.unpack_from("<d", data, strehl)[0] * 0.97)
+        struct.pack_into("<I", data, table + 4 * node, zlib.crc32(bytes(data[kept:kept + 4 * nkept])))
+        struct.pack_into("<I", data, 48, zlib.crc32(bytes(data[scalars:scalars + 8 * ns * nt])))
+        struct.pack_into("<I", data, 72, zlib.crc32(bytes(data[table:table + 4 * nt])))
+        struct.pack_into("<I", data, 76, zlib.crc32(bytes(data[:76])))
+        with open(part, "wb") as f:
+            f.write(data)
+        p = moao("run", self.case(), *options, "-o", run.dir, "--resume", check=False)
+        self.assertEqual(p.returncode, 1, p.stdout + p.stderr)
+        self.assertIn("was computed twice", p.stdout + p.stderr)
+
+    def case(self):
+        path = os.path.join(tempfile.mkdtemp(prefix="moao-"), "case.yaml")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(CASE)
+        return path
+
+    def test_choice(self):
+        """auto computes all targets where nodes would not save a quarter; what contradicts itself is refused."""
+        few = Run(CASE, "targets.grid.nx=7", "psf.residual=sensor", "output.psf=none")
+        with fits.open(few.path("maps.fits")) as f:
+            self.assertEqual(f[0].header["SAMPLING"], "exact")
+            self.assertNotIn("SAMPLED", f["TARGETS"].columns.names)
+        for options, word in ((["targets.sampling=nodes", "output.matrices=[W]"], "output.matrices"),
+                              (["targets.exact=[400]"], "targets.exact"), (["targets.exact=[1.5]"], "targets.exact"),
+                              (["targets.tolerance=0"], "targets.tolerance")):
+            p = moao("check", self.case(), *options, check=False)
+            self.assertEqual(p.returncode, 2, p.stdout + p.stderr)
+            self.assertIn(word, p.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
