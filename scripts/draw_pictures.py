@@ -22,6 +22,23 @@ FEWER = ["targets.grid.nx=4", "targets.grid.ny=4"]
 WANT = ["--choose", "3", "--limit", "15", "--radius", "75", "--want", "min ee 75mas over targets"]
 
 
+FIELD = """
+telescope: {diameter: 4 m, obscuration: 0.2}
+dm: {nssp: 6}
+ngs_defaults: {nssp: 6, magnitude: 9, slope: points, frame_time: 2 ms}
+sensors:
+  - {type: ngs, direction: [20, 10]}
+  - {type: ngs, direction: [-25, 15]}
+  - {type: ngs, direction: [5, -17]}
+targets: {grid: {nx: 41, width: 40 arcsec}, tolerance: 1e-3}
+atmosphere:
+  profiles:
+    - {r0: 15 cm, layers: {altitude: [0, 4 km, 10 km], fraction: [0.6, 0.25, 0.15], L0: 25 m}}
+psf: {wavelengths: [1.65 um], ee_boxes: [100 mas, 200 mas]}
+output: {psf: none}
+"""
+
+
 class Picture:
     """A picture: draw(path) writes it; files that it is drawn by and from; None: drawn from a measurement that is not repeated here,
     by the command in `note`."""
@@ -128,6 +145,15 @@ def draw_format_ranks(path):
     run(sys.executable, "scripts/plot_formats.py", parts, path)
 
 
+def draw_field(path):
+    """A 4 m telescope, on which all targets are computed too."""
+    case = os.path.join(WORK, "field.yaml")
+    with open(case, "w", encoding="ascii") as f:
+        f.write(FIELD)
+    exact = result("field-exact", "run", case, "targets.sampling=exact")
+    run(sys.executable, "scripts/plot_nodes.py", exact, result("field-nodes", "run", case, "output.field=true"), path)
+
+
 def draw_validation(path):
     run(sys.executable, "scripts/plot_validation.py", path)
 
@@ -138,6 +164,7 @@ PICTURES = {
     "view": Picture(draw_view, ["python/moao/view.py", "python/moao/view.html", "python/moao/view.js", "params/demo.yaml"]),
     "asterism": Picture(draw_asterism, ["python/moao/plots_asterism.py", "python/moao/plots_maps.py", "params/demo.yaml", "examples/stars.ecsv"]),
     "sky-coverage": Picture(draw_coverage, ["python/moao/plots_asterism.py", "params/demo.yaml", "examples/stars.ecsv", "examples/fields.csv"]),
+    "field-nodes": Picture(draw_field, ["scripts/plot_nodes.py"]),
     "tlr-ranks": Picture(draw_tlr_ranks, ["scripts/plot_ranks.py"]),
     "format-ranks": Picture(draw_format_ranks, ["scripts/plot_formats.py"]),
     "validation": Picture(draw_validation, ["scripts/plot_validation.py", "tests/e2e/truth_reference.py"]),

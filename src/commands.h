@@ -11,13 +11,15 @@ int cmd_check(int argc, char **argv);
 int cmd_sweep(int argc, char **argv);
 int cmd_asterism(int argc, char **argv);
 int cmd_budget(int argc, char **argv);
+int cmd_psf(int argc, char **argv);
 int cmd_params(int argc, char **argv);
 int cmd_import(int argc, char **argv);
 int cmd_import_legacy(int argc, char **argv);
 
 /* What --help prints, by lines of at most 80 columns. */
 extern const char cmd_run_usage[], cmd_check_usage[], cmd_sweep_usage[], cmd_params_usage[],
-    cmd_import_usage[], cmd_import_file_usage[], cmd_asterism_usage[], cmd_budget_usage[];
+    cmd_import_usage[], cmd_import_file_usage[], cmd_asterism_usage[], cmd_budget_usage[],
+    cmd_psf_usage[];
 
 /* Prints the usage and returns true when an argument is --help or -h. */
 bool command_wants_help(int argc, char **argv, const char *usage);

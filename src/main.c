@@ -25,6 +25,7 @@ static const char usage[] =
     "  check          validate a parameter file; what a run of it takes, and where\n"
     "  sweep          runs over ranges of parameters, with one table of results\n"
     "  asterism       guide stars of a catalogue, ranked by their image quality\n"
+    "  psf            images of any direction of a run that kept its field\n"
     "  budget         where the wavefront error of a run comes from, term by term\n"
     "  params         every parameter: type, unit, default, range\n"
     "  import         parameter file from TIPTOP's or pyTomoAO's, or from a profile\n"
@@ -41,6 +42,7 @@ static const struct {
                {"check", cmd_check, cmd_check_usage},
                {"sweep", cmd_sweep, cmd_sweep_usage},
                {"asterism", cmd_asterism, cmd_asterism_usage},
+               {"psf", cmd_psf, cmd_psf_usage},
                {"budget", cmd_budget, cmd_budget_usage},
                {"params", cmd_params, cmd_params_usage},
                {"import", cmd_import, cmd_import_file_usage},

@@ -6,6 +6,8 @@ exposures come before them, and without a wavelength all wavelengths come first.
 """
 import os
 import re
+import subprocess
+import tempfile
 
 import numpy as np
 from astropy.io import fits
@@ -13,12 +15,13 @@ from astropy.table import Table
 
 from . import carried, show
 from .psf import Psf, pupil_area, total_flux
-from .reading import MoaoError, check_fits, number, reading, reason, text_of, whole
+from .reading import MoaoError, check_fits, number, one_line, reading, reason, text_of, whole
 
 _reason = reason  # the name of before
 
 NEAR_WAVELENGTH = 0.1  # a wavelength that is asked for is found within this share of itself
 NEAR_BOX = 0.01        # and so is a box
+AT_ONCE = 2000         # directions of one call of the program
 MOST_SIDE = 16384      # pixels of an image
 LONG = "_LONG"
 STARS = "WFE_STAR"     # noise of each star, a part of WFE_NOISE
@@ -417,6 +420,34 @@ class Run:
         finally:
             if f is not None:
                 f.close()
+
+    def psf_at(self, x, y, wavelength=None, exposure=None):
+        """The image in any direction (x, y) [arcsec] of the field, also where there is no target: of a run with output.field: true,
+        between whose nodes `moao psf` interpolates. x and y may be arrays: a list of images then. exposure: 1, 2... (None: the long
+        one)."""
+        il = self.wavelength_index(wavelength)
+        xs, ys = np.broadcast_arrays(np.atleast_1d(np.asarray(x, float)), np.atleast_1d(np.asarray(y, float)))
+        at = np.stack([xs.ravel(), ys.ravel()], axis=1)
+        if not np.all(np.isfinite(at)):
+            raise MoaoError("psf_at: a direction is not a number")
+        more = [] if exposure is None else ["--exposure", str(self._exposure(exposure) + 1)]
+        found = [p for i in range(0, len(at), AT_ONCE) for p in self._images_at(at[i:i + AT_ONCE], il, exposure, more)]
+        return found if np.ndim(x) or np.ndim(y) else found[0]
+
+    def _images_at(self, at, il, exposure, more):
+        from .process import find_program
+        with tempfile.TemporaryDirectory(prefix="moao-") as folder:
+            path = os.path.join(folder, "psf.fits")
+            words = ",".join("%.9g,%.9g" % tuple(p) for p in at)
+            p = subprocess.run([find_program(), "psf", self.folder, "--at", words, "-o", path, *more], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, universal_newlines=True, check=False)
+            if p.returncode != 0:
+                raise MoaoError(one_line(p.stderr.strip()) or "moao psf: exit code %d" % p.returncode)
+            with reading(path, "the images"), fits.open(path) as f:
+                hdu = f["PSF", il + 1]
+                pixel, cube = number(hdu.header["PIXEL"], "keyword PIXEL"), np.array(hdu.data)
+        total = total_flux(self.flux_wavelength(il), pixel, pupil_area(self.header))
+        return [Psf(image, pixel, self.lambdas[il], total, -1, x, y, exposure) for image, (x, y) in zip(cube, at)]
 
     def _cube(self, hdu):
         """(images [target, y, x], pixel [mas]) of an extension, of which only what is asked for is read."""

@@ -162,9 +162,16 @@ static field_stratum stratum_of(const field *f, const double at[2], double nu, d
     return edge ? STRATUM_EDGE : STRATUM_CENTRE;
 }
 
+/* Place of a target; the last ones of a row belong to the last cell. */
+static void place_of(const field *f, const double at[2], double *u, double *v) {
+    to_lattice(f, at, u, v);
+    *u = fmin(*u, f->size[0] - 1e-9);
+    *v = fmin(*v, f->size[1] - 1e-9);
+}
+
 static bool in_cell(const field *f, int t, const field_cell *c) {
     double u, v;
-    to_lattice(f, f->want[t], &u, &v);
+    place_of(f, f->want[t], &u, &v);
     return u >= c->u && u < c->u + c->side && (f->line || (v >= c->v && v < c->v + c->side));
 }
 
@@ -400,7 +407,7 @@ static status halve_many(field *f, int tor, int stratum, double most, int before
         if (f->node_of[t] >= 0 ||
             (stratum >= 0 ? (int)f->stratum[t] != stratum : f->error[t] <= most))
             continue;
-        to_lattice(f, f->want[t], &u, &v);
+        place_of(f, f->want[t], &u, &v);
         for (int i = before; i < f->ncell && !fresh; i++)
             fresh = in_cell(f, t, &f->cell[i]);
         if (!fresh)
@@ -438,7 +445,7 @@ status field_refine(field *f, int tor, double tolerance, const field_check *chec
         double u, v;
         if (check[i].error <= tolerance)
             continue;
-        to_lattice(f, p->at, &u, &v);
+        place_of(f, p->at, &u, &v);
         p->kind = NODE_REFINED;
         st = halve(f, tor, cell_at(f, u, v), added);
     }
@@ -453,12 +460,17 @@ status field_refine(field *f, int tor, double tolerance, const field_check *chec
 }
 
 void field_errors(field *f, const double *power, const field_check *check, int n) {
-    double ratio[FIELD_STRATA] = {0}, all = 0, mean = 0;
-    for (int i = 0; i < n; i++)
-        mean += check[i].power / n;
+    double ratio[FIELD_STRATA] = {0}, all = 0, mean = 0; /* power of a target */
+    int left = 0;
+    for (int t = 0; t < f->nwant; t++)
+        if (f->node_of[t] < 0) {
+            mean += power[t];
+            left++;
+        }
+    mean /= left > 0 ? left : 1;
     for (int i = 0; i < n; i++) {
         const field_stratum s = f->stratum[f->node[check[i].node].target];
-        const double r = check[i].error / fmax(check[i].power, 0.3 * mean);
+        const double r = check[i].error / fmax(check[i].power, mean);
         ratio[s] = fmax(ratio[s], r);
         all = fmax(all, r);
     }

@@ -290,7 +290,8 @@ static status write_results(run *r) {
     begin_part(r, maps_seconds(r), 0);
     progress_step("writing maps");
     const params par = stated(r);
-    const maps_sampling sampling = {.node_of = r->u.f.node_of,
+    const maps_sampling sampling = {.f = &r->u.f,
+                                    .node_of = r->u.f.node_of,
                                     .error = r->nodes.error,
                                     .nodes = r->u.f.nnode,
                                     .checked = r->nodes.report.checked,

@@ -49,18 +49,24 @@ status setup_nodes(setup *u) {
     const params *par = u->par;
     int *exact = NULL;
     status st = MOAO_OK;
+    const bool asked = par->targets_sampling == SAMPLING_NODES || par->output_field;
+    if (par->targets_sampling == SAMPLING_EXACT && par->output_field)
+        return status_fail(MOAO_INPUT,
+                           "output.field with targets.sampling: exact, which has no nodes; give "
+                           "targets.sampling: nodes, or auto");
     if (par->targets_sampling == SAMPLING_EXACT)
         return st;
-    if (par->output_matrices.n > 0 && par->targets_sampling == SAMPLING_NODES)
+    if (par->output_matrices.n > 0 && asked)
         return status_fail(MOAO_INPUT,
-                           "output.matrices with targets.sampling: nodes, which computes at other "
-                           "directions than the targets; give targets.sampling: exact");
+                           "output.matrices with %s, which computes at other directions than the "
+                           "targets; give targets.sampling: exact",
+                           par->output_field ? "output.field" : "targets.sampling: nodes");
     if (par->output_matrices.n > 0)
         return st;
     TRY(exact_targets(par, u->s.ntarget, &exact));
     TRY(field_init(&u->s, field_step(&u->s, &u->a, par->targets_tolerance), exact,
                    par->targets_exact.n, &u->f));
-    if (par->targets_sampling == SAMPLING_NODES || field_pays(&u->f))
+    if (asked || field_pays(&u->f))
         st = take_nodes(u);
     else
         field_free(&u->f);

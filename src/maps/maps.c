@@ -4,6 +4,7 @@
 #include "base/fits.h"
 #include "base/progress.h"
 #include "budget/terms.h"
+#include "maps_field.h"
 #include "maps_parts.h"
 
 #include <math.h>
@@ -147,7 +148,7 @@ status maps_write(const char *dir, const params *par, const sys *s, const atmos 
                   store *store, const maps_sampling *sampling, report *rep) {
     status st;
     char *effective = NULL;
-    fitsout psf_file = {0}, maps_file = {0};
+    fitsout psf_file = {0}, field_file = {0}, maps_file = {0};
     maps_data m = {.dir = dir,
                    .par = par,
                    .s = s,
@@ -177,13 +178,18 @@ status maps_write(const char *dir, const params *par, const sys *s, const atmos 
         TRY(maps_budget_summary(&m, rep));
     if (par->output_psf != PSF_NONE)
         TRY(maps_write_psf(&m, effective, &psf_file));
+    if (sampling != NULL && par->output_field)
+        TRY(maps_write_field(&m, p, effective, &field_file));
     TRY(write_maps(&m, effective, &maps_file));
     /* both are on the disk and were read back: now they appear */
     if (par->output_psf != PSF_NONE)
         TRY(fitsout_commit(&psf_file));
+    if (sampling != NULL && par->output_field)
+        TRY(fitsout_commit(&field_file));
     st = fitsout_commit(&maps_file);
 done:
     fitsout_abandon(&psf_file);
+    fitsout_abandon(&field_file);
     fitsout_abandon(&maps_file);
     free(m.pixel);
     free(m.value);

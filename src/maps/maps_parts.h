@@ -17,7 +17,7 @@
 /* Places of the scalars in a result_block; ensquared energies follow. */
 enum { SCALAR_STREHL, SCALAR_FWHM, SCALAR_VARIANCE, SCALAR_EE };
 
-typedef struct {
+typedef struct maps_data {
     const char *dir;
     const params *par;
     const sys *s;
@@ -84,10 +84,5 @@ void maps_table_parameters(fitsout *o, const char *effective);
 
 /* psf.fits, finished but not in place, and m->mean's FWHM of the long exposures from the images. */
 status maps_write_psf(maps_data *m, const char *effective, fitsout *o);
-/* FWHM [pixels] of an image n x n with its axis on pixel (n/2, n/2): the mean over 36 directions in
- * [0, 180) degrees of twice the radius at which it falls to half its value on the axis; between
- * pixels by windowed sinc interpolation (exact to 1e-4 for images sampled as the PSF's are). NaN
- * when half is not reached inside the image. */
-double maps_image_fwhm(const float *image, int n);
 
 #endif

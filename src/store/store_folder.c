@@ -13,7 +13,7 @@
 
 #define EFFECTIVE "effective.yaml"
 
-const char *const folder_results[] = {"maps.fits", "psf.fits", "run.json", NULL};
+const char *const folder_results[] = {"maps.fits", "psf.fits", "field.fits", "run.json", NULL};
 
 status folder_has(const char *dir, const char *name, bool *has) {
     char *path = NULL;

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The files a run leaves, the NULL-terminated list; the first two hold its results. */
+/* The files a run leaves, the NULL-terminated list; the first three hold its results. */
 extern const char *const folder_results[];
-enum { FOLDER_FITS = 2 };
+enum { FOLDER_FITS = 3 };
 
 /* MOAO_INPUT when `dir` is empty, or is there and holds anything that no run leaves (log files
  * aside). */

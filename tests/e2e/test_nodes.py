@@ -2,7 +2,9 @@
 goes on, roughness and errors that are planted are found."""
 import json
 import os
+import shutil
 import struct
+import sys
 import tempfile
 import unittest
 import zlib
@@ -10,7 +12,10 @@ import zlib
 import numpy as np
 from astropy.io import fits
 
-from moao_case import Run, moao
+from moao_case import ROOT, Run, moao
+
+sys.path.insert(0, os.path.join(ROOT, "python"))
+import moao as results  # noqa: E402
 
 CASE = """
 telescope: {diameter: 4 m, obscuration: 0.2}
@@ -138,6 +143,58 @@ class Nodes(unittest.TestCase):
         p = moao("run", self.case(), *options, "-o", run.dir, "--resume", check=False)
         self.assertEqual(p.returncode, 1, p.stdout + p.stderr)
         self.assertIn("was computed twice", p.stdout + p.stderr)
+
+    def test_any_direction(self):
+        """Images of a finished run where it has targets, and where it has none: those of a run that computed them; in Python, too. Its kept
+        numbers are refused where they are damaged, of another case, or of a direction without nodes about it."""
+        at = [[0, 0], [3.7, -8.1], [-11.3, 14.2]]
+        run = Run(CASE, "output.field=true", "targets.grid.nx=9")
+        exact = Run(CASE, "targets.grid=null", f"targets.list={at}", "targets.sampling=exact")
+        out = os.path.join(run.dir, "..", "at.fits")
+        said = moao("psf", run.dir, "--at", ",".join("%g,%g" % tuple(p) for p in at), "-o", out).stdout
+        self.assertEqual(len(said.splitlines()), 1 + 2 * len(at))
+        with fits.open(out) as f, fits.open(exact.path("psf.fits")) as g:
+            for wave in (1, 2):
+                self.assertLess(np.abs(f["PSF", wave].data - g["PSF_LONG", wave].data).max(), 1e-3)
+            strehl = exact.quantity("STREHL_LONG")[:, :, 0]
+            self.assertLess(np.abs(f["DIRECTIONS"].data["STREHL"] - strehl).max(), 1e-3)
+            self.assertLess(np.abs(f["DIRECTIONS"].data["FWHM"] - exact.quantity("FWHM_LONG")[:, :, 0]).max(), 0.3)
+        r = results.Run(run.dir)
+        self.assertLess(np.abs(r.psf_at(0, 0).data - r.psf(0, 0).data).max(), 1e-5)
+        two = r.psf_at([0, 5], 1.0, wavelength=2.2, exposure=2)
+        self.assertEqual((len(two), two[1].x, two[1].y, two[1].exposure), (2, 5, 1, 2))
+        with self.assertRaisesRegex(results.MoaoError, "not between the nodes"):
+            r.psf_at(60, 0)
+        self.refused(run, exact)
+
+    def refused(self, run, other):
+        """One line and exit code 2 for kept numbers that are not those of the run."""
+        place = os.path.join(run.dir, "..", "bad")
+        os.mkdir(place)
+        shutil.copy(run.path("effective.yaml"), place)
+        with open(run.path("field.fits"), "rb") as f:
+            good = f.read()
+        head = good.rindex(b"NODESTEP")  # that of the table
+        for data, word in ((None, "output.field"), (b"not FITS", "field.fits"), (good[:len(good) // 2], "field.fits"),
+                           (good[:head] + b"NODESTEP=                  -1." + good[head + 30:], "NODESTEP"),
+                           (good.replace(b"NKEPT   =", b"NKEPX   =", 1), "NKEPT")):
+            if data is not None:
+                with open(os.path.join(place, "field.fits"), "wb") as f:
+                    f.write(data)
+            p = moao("psf", place, "--at", "0,0", check=False)
+            self.assertEqual((p.returncode, word in p.stderr), (2, True), (word, p.stdout + p.stderr))
+        with open(os.path.join(place, "field.fits"), "wb") as f:
+            f.write(good)
+        shutil.copy(other.path("effective.yaml"), place)
+        with open(os.path.join(place, "effective.yaml"), encoding="utf-8") as f:
+            text = f.read().replace("nssp: 4", "nssp: 5")
+        with open(os.path.join(place, "effective.yaml"), "w", encoding="utf-8") as f:
+            f.write(text)
+        p = moao("psf", place, "--at", "0,0", check=False)
+        self.assertEqual((p.returncode, "other numbers" in p.stderr), (2, True), p.stdout + p.stderr)
+        for words, what in ((["--at", "1"], "pairs"), (["--at", "1,x"], "number 2"), ([], "--at"), (["--at", "0,0", "--exposure", "9"], "1 to 2")):
+            p = moao("psf", run.dir, *words, check=False)
+            self.assertEqual((p.returncode, what in p.stderr), (2, True), p.stdout + p.stderr)
 
     def case(self):
         path = os.path.join(tempfile.mkdtemp(prefix="moao-"), "case.yaml")
