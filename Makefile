@@ -4,6 +4,7 @@
 # make check-faults [HOURS=1]                  the long form of the fault campaign (docs/reliability.md)
 # make mutants [N=50] [ONLY=word]              whether the tests notice changes that break something (docs/reliability.md)
 # make check-install  the ways of docs/install.md in fresh systems (root, debootstrap; two minutes)
+# make notebooks    the outputs of the notebooks of examples/ anew (python3-nbclient, python3-ipykernel)
 # make wheel, make deb   packages for pip and apt, into dist/
 # make pictures     the pictures of docs/ anew, from small runs (minutes)
 # make emulate-gpu  kernels of the GPU on an emulator, without a GPU (docs/developing.md)
@@ -210,7 +211,7 @@ install: all to-install
 	for c in $(commands_on_results); do ln -sf moao $(DESTDIR)$(prefix)/share/bash-completion/completions/moao-$$c; done
 	install -m 644 $(B)/completion/_moao $(DESTDIR)$(prefix)/share/zsh/site-functions/
 	cp -R params/. $(DESTDIR)$(prefix)/share/moao/params/
-	install -m 755 $(filter-out scripts/lint.py scripts/draw_pictures.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh scripts/moao-results $(DESTDIR)$(prefix)/share/moao/scripts/
+	install -m 755 $(filter-out scripts/lint.py scripts/draw_pictures.py scripts/run_notebooks.py,$(wildcard scripts/*.py scripts/*.sbatch)) scripts/mpi-env.sh scripts/moao-results $(DESTDIR)$(prefix)/share/moao/scripts/
 	install -d $(DESTDIR)$(prefix)/share/moao/python/moao/importers
 	install -m 644 VERSION $(DESTDIR)$(prefix)/share/moao/
 	install -m 644 $(wildcard python/*.py) python/pyproject.toml $(DESTDIR)$(prefix)/share/moao/python/
@@ -247,6 +248,11 @@ validation: all
 # the pictures of docs/, each from a small run; make lint names those that are older than what they show
 pictures: all to-install
 	@MOAO=$(B)/moao $(PYTHON) scripts/draw_pictures.py $(PICTURES)
+
+# the outputs in the notebooks of examples/ anew
+.PHONY: notebooks
+notebooks: all
+	@MOAO=$(abspath $(B)/moao) $(PYTHON) scripts/run_notebooks.py $(NOTEBOOKS)
 
 docs: all
 	$(B)/moao params --markdown >docs/parameters.md

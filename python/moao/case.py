@@ -88,7 +88,7 @@ class Case:
 
     def __repr__(self):
         more = ["%s=%s" % (k, v) for k, v in self._set.items()] + ["%s (table of %d)" % (k, len(t)) for k, t in self._tables().items()]
-        return "<moao case %s%s>" % (" ".join(self.files), ": " + ", ".join(more) if more else "")
+        return "<moao case %s%s>" % (" ".join(os.path.basename(f) for f in self.files), ": " + ", ".join(more) if more else "")
 
     # --- what the program is told
 

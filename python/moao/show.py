@@ -37,10 +37,19 @@ def figure(run, what=None, **more):
     """A figure of matplotlib: the overview, "budget", or a panel of that name."""
     from . import plots, plots_budget, plots_panels
     if what is None:
-        return plots.overview(run, **more)
-    if what == "budget" and not more:
-        return plots_budget.budget(run)
-    return plots_panels.panel(run, what, **more)
+        f = plots.overview(run, **more)
+    elif what == "budget" and not more:
+        f = plots_budget.budget(run)
+    else:
+        f = plots_panels.panel(run, what, **more)
+    f._repr_png_ = lambda: _png(f)  # a notebook shows it, whether or not pyplot was imported
+    return f
+
+
+def _png(f, dpi=110):
+    out = io.BytesIO()
+    f.savefig(out, format="png", dpi=dpi)
+    return out.getvalue()
 
 
 def _picture(run):
@@ -50,9 +59,7 @@ def _picture(run):
         f = plots_panels.panel(run, "strehl", wavelength=run.lambdas[-1])
     except ImportError:
         return ""
-    out = io.BytesIO()
-    f.savefig(out, format="png", dpi=110)
-    return '<img alt="Strehl ratio over the field" src="data:image/png;base64,%s">' % base64.b64encode(out.getvalue()).decode()
+    return '<img alt="Strehl ratio over the field" src="data:image/png;base64,%s">' % base64.b64encode(_png(f)).decode()
 
 
 def page(run):
