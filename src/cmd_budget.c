@@ -105,8 +105,8 @@ static void print_table(const budget *b) {
         for (long w = 0; order[k] == BUDGET_NOISE && w < b->nstar; w++)
             print_row(b, BUDGET_TERMS + w, true);
     }
-    if (b->merged)
-        printf("\npsf.residual: sensor: %s (docs/model.md, section 7)\n", BUDGET_WITHOUT_WORDS);
+    if (b->merged[0] != '\0')
+        printf("\n%s: %s (docs/model.md, section 7)\n", budget_without(b->merged), b->merged);
     printf("\nStrehl ratio of the images %s: %.4f%s\n", b->at, b->strehl, several ? ", mean" : "");
 }
 

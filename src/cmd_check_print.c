@@ -69,7 +69,15 @@ static void print_sensors(const sys *s) {
             1e3 * sys_delay_of(s, &s->sensors[w]), 1e3 * s->sensors[w].noise.frame_time);
     say("measurements", "%zu in all", s->m);
     say("truth sensor", "%d subapertures across, %zu measurements", s->ts.nssp, s->t);
-    say("DM", "%d actuators, pitch %.3f m", s->dm.nact, s->dm.pitch);
+    if (s->fit.nmirror == 0)
+        say("DM", "%d actuators, pitch %.3f m", s->dm.nact, s->dm.pitch);
+    for (int i = 0; i < s->fit.nmirror; i++)
+        say(i == 0 ? "mirrors" : "", "at %.0f m: %d actuators, pitch %.3f m, %d across",
+            s->fit.mirrors[i].altitude, s->fit.mirrors[i].nact, s->fit.mirrors[i].pitch,
+            s->fit.mirrors[i].nssp + 1);
+    if (s->fit.ndir > 0)
+        say("commands", "shared by all targets, fitted to the phase in %d direction%s", s->fit.ndir,
+            text_plural(s->fit.ndir));
 }
 
 /* What of the annulus is lit, and what sensors lose by it. */
@@ -531,7 +539,7 @@ status check_json(const check_facts *f) {
         json_number(&j, "static_map_rms_m", u->map.rms);
     json_integer(&j, "measurements", (long long)u->s.m);
     json_integer(&j, "truth_measurements", (long long)u->s.t);
-    json_integer(&j, "actuators", u->s.dm.nact);
+    json_integer(&j, "actuators", sys_commands(&u->s));
     json_integer(&j, "targets", setup_wanted(u)->ntarget);
     if (u->sampled) {
         json_integer(&j, "nodes", u->f.nnode);

@@ -1,6 +1,7 @@
 #include "budget/terms.h"
 
 #include <math.h>
+#include <string.h>
 
 static const struct {
     const char *column, *words;
@@ -26,4 +27,9 @@ const char *budget_column(int term) {
 
 const char *budget_words(int term) {
     return name[term].words;
+}
+
+const char *budget_without(const char *words) {
+    return strcmp(words, BUDGET_FIT_WORDS) == 0 ? "reconstructor.fit: phase"
+                                                : "psf.residual: sensor";
 }

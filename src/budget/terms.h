@@ -23,6 +23,9 @@ enum {
 #define BUDGET_WITHOUT_WORDS "servo lag and aliasing are in the tomography"
 #define BUDGET_FIT_WORDS "aliasing is in the tomography" /* of reconstructor.fit: phase */
 
+/* The parameter by which these words stand in a table. */
+const char *budget_without(const char *words);
+
 /* A variance as a root mean square with its sign [m]. */
 double budget_rms(double variance);
 

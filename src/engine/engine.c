@@ -48,6 +48,10 @@ status engine_load(engine *e, const profile *p) {
     return st != MOAO_OK ? st : engine_agree_now(e, STAGE_MATCOV, engine_use(e, mc));
 }
 
+status engine_aim_right(const engine *e, backend_cov_target *target, int d) {
+    return e->s->fit.ndir > 0 ? e->mat->aim(target, e->s->fit.dir[d], false) : MOAO_OK;
+}
+
 status engine_fill_right(const engine *e, backend_cov_target *target, backend_type t, int64_t j,
                          int64_t n, void *a) {
     return e->s->fit.phase ? e->mat->fill_cpm(target, t, e->t, e->x, e->y, j, n, a, e->t)

@@ -25,6 +25,7 @@ typedef struct {
     backend_ctx *ctx, *low;    /* low: a stream of low priority */
     int64_t m, t, rows, width; /* measurements; rows of a right-hand side (sys_fit_rows), rows of W
                                   of a target; columns of a panel */
+    int ndir;                  /* directions of a right-hand side (sys_fit_directions) */
     const double *x, *y; /* points of the pupil that commands are fitted to [m], on the device;
                             NULL: to slopes */
     double one_target;   /* bytes that the plan takes for one target, for messages */
@@ -52,6 +53,9 @@ status engine_agree_now(const engine *e, stage stg, status st);
  * says how to go on after a failure of the device. */
 status engine_agree(const engine *e, stage stg, status st);
 
+/* Local. Aims at direction d of those that shared commands are fitted to; else nothing: the target
+ * was aimed. */
+status engine_aim_right(const engine *e, backend_cov_target *target, int d);
 /* Local. What W is fitted to, of a target that was aimed: columns j .. j + n of Ctm or, in its
  * place, of Cpm at the points, e->t x n, type D or S, leading dimension e->t. */
 status engine_fill_right(const engine *e, backend_cov_target *target, backend_type t, int64_t j,

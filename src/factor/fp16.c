@@ -215,13 +215,17 @@ static status sample_rows(split_factor *x, double *b, double *room) {
     for (int64_t i = 0; i < n; i++)
         ones[i + i * step * n] = 1;
     TRY(engine_copy(e, pick, ones, n * x->v));
-    TRY(engine_gemm(e, 'N', 'N', n, t, x->v, 1.0, pick, n, x->proj, x->v, 0.0, p, n));
-    TRY(engine_sync(e));
     TRY(e->mat->aim(x->target, x->direction, false));
-    for (int64_t j = 0, w; j < e->m; j += w) {
-        w = engine_width(e, j, e->m);
-        TRY(engine_fill_right(e, x->target, BACKEND_D, j, w, ctm));
-        TRY(engine_gemm(e, 'N', 'N', n, w, t, 1.0, p, n, ctm, t, 0.0, b + j * n, n));
+    for (int d = 0; d < e->ndir; d++) {
+        TRY(engine_gemm(e, 'N', 'N', n, t, x->v, 1.0, pick, n, x->proj + d * x->v * t, x->v, 0.0, p,
+                        n));
+        TRY(engine_sync(e));
+        TRY(engine_aim_right(e, x->target, d));
+        for (int64_t j = 0, w; j < e->m; j += w) {
+            w = engine_width(e, j, e->m);
+            TRY(engine_fill_right(e, x->target, BACKEND_D, j, w, ctm));
+            TRY(engine_gemm(e, 'N', 'N', n, w, t, 1.0, p, n, ctm, t, d > 0, b + j * n, n));
+        }
     }
 done:
     free(ones);

@@ -114,7 +114,7 @@ static status read_tables(results *r, budget *b) {
                         "%s: this run has no error budget: it needs output.budget: terms and "
                         "this version of the program or a later one",
                         file_shown(r->in.path)));
-    b->merged = fitsin_has_key(&r->in, BUDGET_WITHOUT);
+    fitsin_key_text(&r->in, BUDGET_WITHOUT, b->merged, sizeof b->merged);
     TRY(ALLOC(b->names, (size_t)b->ntarget, "names of targets"));
     TRY(fitsin_column_find(&r->in, "NAME", &c, &there));
     if (there)

@@ -19,8 +19,8 @@ typedef struct {
     int exposure, chosen; /* from 1, 0: the long one; the target from 0, -1: all */
     bool csv, json;
     long ntarget, nexposure, nstar;
-    bool merged; /* lag and aliasing are in the tomography */
-    char at[48]; /* of the first image: results_label */
+    char merged[80]; /* which terms are in the tomography, "": none (budget/terms.h) */
+    char at[48];     /* of the first image: results_label */
     double lambda,
         strehl;    /* its wavelength or band's centre [um]; mean Strehl ratio of what is shown */
     double *x, *y; /* of the targets [arcsec] */

@@ -227,7 +227,7 @@ static void close_executor(writer *w) {
 /* Collective. What has rows of one kind; covariances with those of commands. */
 static status write_rows(run *r, bool slopes) {
     const setup *u = &r->u;
-    const int nrow = slopes ? (int)u->s.t : u->s.dm.nact;
+    const int nrow = slopes ? (int)u->s.t : sys_commands(&u->s);
     writer w = {.r = r, .slopes = slopes};
     double *identity = NULL;
     const bool rows = wants(&w, slopes ? "R" : "W") || wants(&w, slopes ? "Cee" : "Cvv");

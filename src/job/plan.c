@@ -156,7 +156,7 @@ static void begin(const request *q, const machine *m, plan *p) {
                 .host = m->host,
                 .nrank = m->nrank,
                 .sharing = m->sharing,
-                .rows = q->s->dm.nact,
+                .rows = sys_commands(q->s),
                 .points = (int64_t)q->points,
                 .nlayer = q->nlayer,
                 .largest = largest,
@@ -193,14 +193,15 @@ static void count_ranks(const request *q, const machine *k, int g, int kg, plan 
     const sys *s = q->s;
     const psf_opts *o = q->o;
     const int nrank = p->nrank;
-    const size_t m = s->m, t = sys_fit_rows(s), v = (size_t)s->dm.nact, w = p->width,
+    const size_t m = s->m, t = sys_fit_rows(s), v = (size_t)sys_commands(s), w = p->width,
                  d = sizeof(double);
-    const size_t nl = (v + (size_t)g - 1) / (size_t)g, ld = (size_t)kg * nl;
+    const size_t nl = (v + (size_t)g - 1) / (size_t)g,
+                 ld = (size_t)(s->fit.ndir > 0 ? 1 : kg) * nl; /* shared: one W */
     const size_t ngroup = (size_t)(nrank / g), chunk = ngroup * (size_t)kg;
     p->memory[PLAN_HOST].n = 0;
     add_host(p, "program and libraries", k->base);
     add_host(p, s->fit.phase ? "command matrix F" : "command matrix D+",
-             command_bytes(v, t, p->way, o->phase));
+             command_bytes(v, sys_fit_columns(s), p->way, o->phase));
     add_host(p, "PSF plans and fitting errors", q->psf);
     add_host(p, "tables of covariances", q->tables + (size_t)kg * q->target_tables);
     linop_bytes(s, p);
@@ -211,7 +212,7 @@ static void count_ranks(const request *q, const machine *k, int g, int kg, plan 
     add_host(p, "sampled residual", (size_t)q->par->compute_residual_columns * (ld + m) * d);
     if (o->phase)
         add_host(p, "phase on the pupil",
-                 phase_bytes(q->points, w) + phase_target_bytes(q->points, ld) +
+                 phase_bytes(q->points, w) + phase_target_bytes(q->points, (size_t)kg * nl) +
                      psf_phase_work(s, o, nl, k->threads));
     if (o->budget)
         add_host(p, "error budget",
@@ -244,8 +245,8 @@ static status choose_groups(const request *q, const machine *m, plan *p) {
         if (nrank % g != 0)
             continue;
         int ngroup = nrank / g;
-        double load = (double)ceil_div(s->ntarget, ngroup) * ceil_div(s->dm.nact, g);
-        double even = (double)s->ntarget * s->dm.nact / (nrank * load) * (1 - 0.02 * log2(g));
+        double load = (double)ceil_div(s->ntarget, ngroup) * ceil_div(sys_commands(s), g);
+        double even = (double)s->ntarget * sys_commands(s) / (nrank * load) * (1 - 0.02 * log2(g));
         count_ranks(q, m, g, 1, p);
         if (even > best * 1.0001 && p->peak <= m->available) {
             best = even;
@@ -278,10 +279,10 @@ static int deal(int ntarget, int n, int chunk, int kg, plan *p) {
 static void choose_chunk(const request *q, const machine *m, int chunk, plan *p) {
     const sys *s = q->s;
     const int nrank = p->nrank;
-    const int g = p->group_size, ngroup = nrank / g, nl = ceil_div(s->dm.nact, g);
+    const int g = p->group_size, ngroup = nrank / g, nl = ceil_div(sys_commands(s), g);
     int kg = ceil_div(s->ntarget, ngroup), most = ROWS_PER_RANK / nl > 1 ? ROWS_PER_RANK / nl : 1;
-    if (chunk > 0)
-        most = ceil_div(chunk, ngroup);
+    if (chunk > 0 || s->fit.ndir > 0) /* one W for all */
+        most = chunk > 0 ? ceil_div(chunk, ngroup) : kg;
     kg = kg < most ? kg : most;
     for (int low = 1, high = kg; low < high; kg = low) { /* the most that fit */
         int middle = low + (high - low + 1) / 2;
@@ -313,7 +314,7 @@ typedef struct { /* inner sizes of the products that make P Ctm, for W and in an
 } projection;
 
 static projection projection_of(const plan *p, const sys *s) {
-    const double v = s->dm.nact, t = (double)sys_fit_rows(s),
+    const double v = sys_commands(s), t = (double)sys_fit_rows(s),
                  inner = p->way != COMMAND_MATRIX ? v : t;
     const bool own = p->pair->product->own_products;
     const bool raw = p->raw && !own && p->group_size == 1;
@@ -331,7 +332,7 @@ static void count_work(const request *q, plan *p) {
     const sys *s = q->s;
     const atmos *a = q->a;
     const psf_opts *o = q->o;
-    const double m = (double)s->m, t = (double)sys_fit_rows(s), v = s->dm.nact;
+    const double m = (double)s->m, t = (double)sys_fit_rows(s), v = sys_commands(s);
     const double nt = s->ntarget, ntor = a->ntor, ne = a->nexposure;
     const double points = (double)q->points;
     const projection of = projection_of(p, s);
@@ -342,11 +343,12 @@ static void count_work(const request *q, plan *p) {
     if (o->budget)
         p->flops[STAGE_SETUP] += mirror_budget_flops(s, o);
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
-    p->flops[STAGE_SOLVE] = ntor * nt * (2 * v * m * m + 2 * v * of.solve * m);
-    p->flops[STAGE_EXPOSURE] =
-        ne * nt *
-            (v * m * m + 2 * v * (o->phase ? points : of.exposure) * m + 2 * v * v * m + of.end) +
-        (o->phase ? 0 : ne * (2 * v * t * of.truth + 2 * v * v * t));
+    const double nw = s->fit.ndir > 0 ? p->nchunk : nt; /* W, and Y of an exposure */
+    p->flops[STAGE_SOLVE] =
+        ntor * nw * (2 * v * m * m + 2 * v * of.solve * sys_fit_directions(s) * m);
+    p->flops[STAGE_EXPOSURE] = ne * (nw * (v * m * m + 2 * v * v * m + of.end) +
+                                     nt * 2 * v * (o->phase ? points : of.exposure) * m) +
+                               (o->phase ? 0 : ne * (2 * v * t * of.truth + 2 * v * v * t));
     if (o->budget)
         p->flops[STAGE_EXPOSURE] += nt * (ntor * 2 * v * v * m + ne * 2 * v * lag_points(q) * m);
     double maps = nt * (ne + 1) * (2 + o->nbox + 1) * o->nlambda * 8;
@@ -363,7 +365,7 @@ static void estimate(const request *q, const machine *k, plan *p) {
     const sys *s = q->s;
     const atmos *a = q->a;
     const psf_opts *o = q->o;
-    const double m = (double)s->m, t = (double)sys_fit_rows(s), v = s->dm.nact, n = p->nrank;
+    const double m = (double)s->m, t = (double)sys_fit_rows(s), v = sys_commands(s), n = p->nrank;
     const bool device = p->devices && !p->host;
     const double threads = device ? MACHINE_DEVICE_THREADS : k->threads;
     const int ngroup = p->nrank / p->group_size;
@@ -397,9 +399,14 @@ static void estimate(const request *q, const machine *k, plan *p) {
     const double rows = o->phase ? points : of.exposure, looked = o->phase ? points : t;
     const double common = o->phase ? 0 : 2 * v * t * of.truth + 2 * v * v * t;
     p->time.common = 0.5 * m * m * value + common * flop / p->nchunk;
+    const double once = (v * m * m + 2 * v * v * m) * product; /* Y */
+    if (s->fit.ndir > 0) {
+        p->time.common += once;
+        p->time.solve *= p->nchunk / nt;
+    }
     p->time.exposure =
         uneven *
-        ((v * m * m + 2 * v * rows * m + 2 * v * v * m) * product + looked * m * entry +
+        ((s->fit.ndir > 0 ? 0 : once) + 2 * v * rows * m * product + looked * m * entry +
          o->nlambda * grid * grid * log2(grid) * MACHINE_TRANSFORM / (device ? 10 * n : n));
     p->time.start = MACHINE_START + p->flops[STAGE_SETUP] * flop;
     p->time.total = p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +
@@ -430,12 +437,12 @@ done:
 /* Memory of the host for a rank with kg targets at a time. */
 static void count_host(const request *q, const machine *k, int kg, plan *p) {
     const sys *s = q->s;
-    const size_t v = (size_t)s->dm.nact, d = sizeof(double);
+    const size_t v = (size_t)sys_commands(s), d = sizeof(double);
     const size_t base = k->host || k->base > k->peak ? k->base : k->peak;
     p->memory[PLAN_HOST].n = 0;
     add_host(p, "program and libraries", base);
     add_host(p, "command matrix D+ and its making",
-             command_bytes(v, sys_fit_rows(s), p->way, true) + q->command);
+             command_bytes(v, sys_fit_columns(s), p->way, true) + q->command);
     add_host(p, "PSF plans and fitting errors", q->psf);
     add_host(p, "sampled residual", 2 * v * (size_t)q->par->compute_residual_columns * d);
     if (q->o->budget)

@@ -53,8 +53,13 @@ static void count(const request *q, const linop_pair *pair, size_t asked, plan *
     p->fixed = p->target = p->least = 0;
     p->width = width_of(pair, m, asked);
     linop_bytes(s, p);
+    if (s->fit.ndir > 0) { /* all targets have one W */
+        plan_add(p, p->per_target, p->target);
+        p->per_target = "tables of a target";
+        p->target = q->target_tables;
+    }
     plan_add(p, s->fit.phase ? "command matrix F" : "command matrix D+",
-             command_bytes(v, t, p->way, o->phase));
+             command_bytes(v, sys_fit_columns(s), p->way, o->phase));
     plan_add(p, "panels of Ctm and of W T - D+ Ctm",
              (command_panel_rows(v, t, p->way) + v) * p->width * d);
     /* single pairs of points: on the host itself the PSF's own, which the host's plan counts */

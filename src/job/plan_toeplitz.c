@@ -30,7 +30,7 @@ static status count(const sys *s, const atmos *a, const psf_opts *o, sizes *z) {
     status st;
     *z = (sizes){.m = (double)s->m,
                  .t = (double)s->t,
-                 .v = s->dm.nact,
+                 .v = sys_commands(s),
                  .rows = o->phase ? (double)psf_points_of(s, o) : (double)s->t,
                  .phase = o->phase,
                  .tiled = matcov_tileable(s)};

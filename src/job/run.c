@@ -84,7 +84,7 @@ static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
     b.crop = r->u.par->output_psf == PSF_NONE || r->u.sampled ? 0 : r->u.o.crop;
     b.nkept = r->u.sampled ? psf_kept_count(r->u.ps) : 0;
     const size_t nimage = (size_t)b.nt * (size_t)b.nlambda;
-    const double m = (double)r->u.s.m, v = r->u.s.dm.nact;
+    const double m = (double)r->u.s.m, v = sys_commands(&r->u.s);
     begin_part(r, r->pl->time.common + r->pl->time.exposure * b.nt,
                b.nt * v * m * (m + 2 * (double)sys_fit_rows(&r->u.s) + 2 * v));
     status st = MOAO_OK;
@@ -155,7 +155,7 @@ static status stop_if_asked(const run *r) {
 static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
     double residual;
     status st;
-    const double m = (double)r->u.s.m, rows = (double)(t1 - t0) * r->u.s.dm.nact;
+    const double m = (double)r->u.s.m, rows = (double)(t1 - t0) * sys_commands(&r->u.s);
     begin_part(r, r->pl->time.solve * (t1 - t0),
                2 * rows * m * (m + (double)sys_fit_rows(&r->u.s)));
     if (is_root(r))

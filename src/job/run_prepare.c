@@ -338,10 +338,10 @@ static status command_of_device(run *r, command_inverse *inverse, bool *made) {
  * the phase. */
 static status make_command(run *r) {
     const sys *s = &r->u.s;
-    const size_t v = (size_t)s->dm.nact;
+    const size_t v = (size_t)sys_commands(s);
     bool keep = r->req.way != COMMAND_MATRIX, made = false;
     command_inverse inverse;
-    status st = ALLOC(r->dplus, v * sys_fit_rows(s), "command matrix D+");
+    status st = ALLOC(r->dplus, v * sys_fit_columns(s), "command matrix D+");
     if (s->fit.phase) {
         TRY(comm_agree(r->c, st));
         return fit_init(r->c, s, r->u.ps, r->dplus);
@@ -384,7 +384,7 @@ void run_announce(const run *r) {
     const sys *s = &r->u.s;
     const comm *c = r->c;
     progress_note("%d sensor%s, %zu measurements, %d actuators", s->nsensor,
-                  text_plural(s->nsensor), s->m, s->dm.nact);
+                  text_plural(s->nsensor), s->m, sys_commands(s));
     if (r->u.sampled)
         progress_note("%d targets from %d nodes %.1f arcsec apart, %d of them targets to compare "
                       "with",

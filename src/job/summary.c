@@ -314,7 +314,7 @@ static void print_terms(const found *r) {
     }
     printf("\n");
     if (r->without[0] != '\0')
-        printf("(psf.residual: sensor: %s)\n", r->without);
+        printf("(%s: %s)\n", budget_without(r->without), r->without);
 }
 
 static void print_commands(const found *r, const char *dir) {

@@ -54,7 +54,7 @@ static void fill(uint64_t seed, size_t n, double *x) {
  * Signs alone would be piston, which D+' takes to nothing but rounding, once in 2^(v-1) draws:
  * often, with few actuators. */
 static status draw(verify *v, int e, int t0, int n, int first) {
-    const size_t m = v->s->m, t = sys_fit_rows(v->s), nact = (size_t)v->s->dm.nact,
+    const size_t m = v->s->m, t = sys_fit_columns(v->s), nact = (size_t)sys_commands(v->s),
                  count = (size_t)n;
     const uint64_t seed = mix_bits(((uint64_t)e << 32) + (uint64_t)t0);
     status st;

@@ -207,7 +207,7 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
     fitsout_integer(o, "NSENSOR", s->nsensor, "wavefront sensors");
     fitsout_integer(o, "NMEAS", (long)s->m, "measurements");
     fitsout_integer(o, "TSNSSP", s->ts.nssp, "subapertures across, truth sensor");
-    fitsout_integer(o, "NACT", s->dm.nact, "actuators");
+    fitsout_integer(o, "NACT", sys_commands(s), "actuators");
     fitsout_integer(o, "NTARGET", m->ntarget, "targets");
     fitsout_integer(o, "NTOR", m->a->ntor, "tomographic reconstructors");
     fitsout_integer(o, "NEXPOSUR", m->nexposure, "short exposures");
@@ -219,6 +219,18 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
         snprintf(key, sizeof key, "BAND%d", i + 1);
         if (m->par->images.width[i] > 0)
             fitsout_text(o, key, m->par->images.name[i], "that the images are integrated over");
+    }
+    static const char *const mode[] = {"moao", "glao", "ltao", "mcao"};
+    fitsout_text(o, "MODE", mode[m->par->mode], "what corrects a target: mode");
+    if (s->fit.ndir > 0)
+        fitsout_integer(o, "NOPTIM", s->fit.ndir, "directions that shared commands are fitted to");
+    if (s->fit.nmirror > 0)
+        fitsout_integer(o, "NMIRROR", s->fit.nmirror, "mirrors that targets share");
+    for (int i = 0; i < s->fit.nmirror && i < 99; i++) {
+        snprintf(key, sizeof key, "MIRALT%d", i + 1);
+        fitsout_real(o, key, s->fit.mirrors[i].altitude, "[m] altitude, along the line of sight");
+        snprintf(key, sizeof key, "MIRPIT%d", i + 1);
+        fitsout_real(o, key, s->fit.mirrors[i].pitch, "[m] pitch of its actuators");
     }
     fitsout_text(o, "FIT", m->par->reconstructor_fit == FIT_PHASE ? "phase" : "slopes",
                  "what commands are fitted to: reconstructor.fit");

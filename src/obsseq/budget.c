@@ -27,7 +27,7 @@ bool budget_lags(const sys *s, const profile *p) {
 }
 
 size_t budget_bytes(const sys *s, size_t points, size_t rows, size_t width) {
-    const size_t v = (size_t)s->dm.nact, few = budget_points(points) + 32;
+    const size_t v = (size_t)sys_commands(s), few = budget_points(points) + 32;
     return (rows * (v + width) + few * (width + 2 * rows + 4) + 2 * BLOCK * width) * sizeof(double);
 }
 
@@ -265,13 +265,16 @@ done:
 
 status budget_prepare(tor *t, budget_term *b, const profile *p) {
     const sys *s = t->e.s;
+    const size_t all = 3 * (s->m / 2);
     status st = MOAO_OK;
     if (b->mirror == NULL)
         return st;
     if (b->solved != t->solved) {
         report_phase("exposure: noise gains");
-        for (int k = 0; k < t->ch.nmine; k++)
+        for (int k = 0; k < tor_distinct(t, t->ch.nmine); k++)
             TRY(target_gains(t, b, k));
+        for (int k = 1; k < t->ch.nmine && t->shared; k++)
+            memcpy(b->gains + (size_t)k * all, b->gains, all * sizeof *b->gains);
         b->solved = t->solved;
     }
     mirror_budget_of(b->mirror, p, &b->fitting, &b->aliasing);

@@ -28,6 +28,7 @@ static status make_base(obsseq *o, linop *op) {
     for (int k = 0; k < t->ch.nmine; k++) {
         TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
         TRY(phase_share(t, ph, op, k));
+        psf_aim(o->ps, tor_direction(t, k));
         TRY(engine_zero(e, BACKEND_D, v, v, t->y[k], v));
         TRY(o->img->pairs(o->imager, t->y[k], v, phase_of(ph, t, k), v, phase_base(ph, t, k),
                           phase_base_pairs(ph, t, k)));
@@ -58,6 +59,7 @@ static status target_sums(obsseq *o, const linop *op, int k) {
     const double *y = o->t.y[k], *ct = phase_of(&o->phase, &o->t, k);
     if (o->phase.n == 0)
         return average(o, t->row0, t->nlrow, y, true, o->sum);
+    psf_aim(o->ps, tor_direction(&o->t, k));
     if (t->nlrow == t->nrow) {
         const status st = o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum, o->pairwise);
         return st == MOAO_OK && op->product->leaves_share ? add_share(o, op, k) : st;
@@ -117,6 +119,7 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     status st;
     report_phase("exposure: profile");
     TRY(engine_agree_now(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
+    o->t.has_y = false;
     TRY(make_base(o, op));
     TRY(engine_agree_now(e, STAGE_EXPOSURE, budget_prepare(&o->t, &o->budget, p)));
     if (!op->product->differences || ex->mtt == NULL)
@@ -358,7 +361,7 @@ static status expose_exactly(obsseq *o, const profile *p, obsexposure *ex, int k
         return expose_targets(o, op, ex, k0, k1, r);
     }
     for (int k = k0; k < k1; k++) {
-        TRY(linop_sharpen(op, o->t.ch.mine + k, tor_direction(&o->t, k)));
+        TRY(linop_sharpen(op, o->t.shared ? 0 : o->t.ch.mine + k, tor_direction(&o->t, k)));
         TRY(prepare(o, op, p, ex));
         TRY(expose_targets(o, op, ex, k, k + 1, r));
     }

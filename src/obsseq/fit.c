@@ -5,55 +5,92 @@
 #include "factor/scalapack.h"
 #include "tor/command.h"
 
+#include <cblas.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MU 1e-3  /* of curvature: 1e-4 to 3e-3 change a wavefront error by less than 0.3 % */
 #define EPS 1e-5 /* of commands: 1e-9 to 1e-4, less than 0.1 % */
 /* Columns that are solved for at once, always the same ones (tor/command.c). */
 #define COLUMNS 128
 
-/* The factor of M into m (v x v, lower triangle), means of the influence functions into mean[v]. */
-static status factor_normal(const sys *s, const psf *p, double *mean, double *m) {
-    const int v = s->dm.nact;
-    const double area = M_PI / 4 * s->diameter * s->diameter * (1 - s->obs * s->obs);
-    int info = 0;
-    status st;
-    TRY(mirror_shapes(p, v, mean, m));
-    TRY(command_regularise_mirror(&s->dm, s->dm.pitch * s->dm.pitch / area, MU, EPS, m, (size_t)v));
-    dpotrf_("L", &v, m, &v, &info);
-    if (info != 0)
-        st = status_fail(
-            MOAO_NUMERIC,
-            "reconstructor.fit: the normal matrix of the mirror's shapes is not positive "
-            "definite (minor %d of %d); use a smaller dm.coupling",
-            info, v);
+typedef struct {
+    const sys *s;
+    psf *p;
+    int v, np;
+    double *m;    /* v x v: M, then its factor, lower triangle */
+    double *g;    /* v x v: A_d'A_d/n */
+    double *mean; /* [directions][v] of the influence functions */
+} job;
+
+static const double axis[2] = {0, 0}, all = 1; /* where each target has its own direction */
+
+static const double *direction_of(const sys *s, int d) {
+    return s->fit.ndir > 0 ? s->fit.dir[d] : axis;
+}
+
+static const double *weight_of(const sys *s, int d) {
+    return s->fit.ndir > 0 ? &s->fit.weight[d] : &all;
+}
+
+/* m += the terms that hold what the pupil does not see. */
+static status regularise(const job *k) {
+    const sys *s = k->s;
+    const double area = sys_area(s);
+    status st = MOAO_OK;
+    for (int i = 0; i < s->fit.nmirror || i == 0; i++) {
+        const dmirror *dm = s->fit.nmirror > 0 ? &s->fit.mirrors[i] : &s->dm;
+        TRY(command_regularise_mirror(dm, dm->pitch * dm->pitch / area, MU, EPS,
+                                      k->m + (size_t)dm->first * (size_t)(k->v + 1), (size_t)k->v));
+    }
 done:
     return st;
 }
 
-/* A'/n at the points of the lattice's rows that reach into j0 .. j1, into columns of f. */
-static status fill_shapes(const sys *s, const psf *p, const double *mean, int j0, int j1,
-                          double *f) {
-    const size_t v = (size_t)s->dm.nact;
-    const double *x, *y, n = (double)psf_points(p, &x, &y);
+static status factor_normal(const job *k) {
+    const size_t v = (size_t)k->v, size = v * v;
+    int info = 0;
+    status st = MOAO_OK;
+    for (int d = 0; d < sys_fit_directions(k->s); d++) {
+        psf_aim(k->p, direction_of(k->s, d));
+        memset(k->g, 0, size * sizeof *k->g);
+        TRY(mirror_shapes(k->p, k->v, k->mean + (size_t)d * v, k->g));
+        cblas_daxpy((int)size, *weight_of(k->s, d), k->g, 1, k->m, 1);
+    }
+    TRY(regularise(k));
+    dpotrf_("L", &k->v, k->m, &k->v, &info);
+    if (info != 0)
+        st = status_fail(MOAO_NUMERIC,
+                         "reconstructor.fit: the normal matrix of the mirrors' shapes is not "
+                         "positive definite (minor %d of %d); use a smaller dm.coupling",
+                         info, k->v);
+done:
+    return st;
+}
+
+/* w_d A_d'/n at points j0 .. j1 of direction d, into columns from f on. */
+static status fill_shapes(const job *k, int d, int j0, int j1, double *f) {
+    const size_t v = (size_t)k->v;
+    const double n = k->np, w = *weight_of(k->s, d), *mean = k->mean + (size_t)d * v;
     double *strip = NULL;
     status st = MOAO_OK;
-    for (int j = 0; j < psf_lattice_rows(p); j++) {
-        const psf_strip size = psf_influence(p, j, NULL);
+    psf_aim(k->p, direction_of(k->s, d));
+    for (int j = 0; j < psf_lattice_rows(k->p); j++) {
+        const psf_strip size = psf_influence(k->p, j, NULL);
         if (size.first + size.n <= j0 || size.first >= j1)
             continue;
         free(strip);
         TRY(ALLOC(strip, (size_t)size.n * (size_t)size.nact + 1, "influence functions"));
-        const psf_strip z = psf_influence(p, j, strip);
+        const psf_strip z = psf_influence(k->p, j, strip);
         for (int i = 0; i < z.n; i++) {
-            double *column = f + (size_t)(z.first + i) * v;
+            double *column = f + (size_t)(z.first + i - j0) * v;
             if (z.first + i < j0 || z.first + i >= j1)
                 continue;
             for (size_t a = 0; a < v; a++)
-                column[a] = -mean[a] / n;
+                column[a] = -w * mean[a] / n;
             for (int a = 0; a < z.nact; a++)
-                column[z.act + a] += strip[(size_t)i * (size_t)z.nact + (size_t)a] / n;
+                column[z.act + a] += w * strip[(size_t)i * (size_t)z.nact + (size_t)a] / n;
         }
     }
 done:
@@ -62,46 +99,54 @@ done:
 }
 
 /* Columns j0 .. j1 of F; j0 is a multiple of COLUMNS. */
-static status some_columns(const sys *s, const psf *p, int j0, int j1, double *f) {
-    const int v = s->dm.nact;
-    double *m = NULL, *mean = NULL;
+static status some_columns(job *k, int j0, int j1, double *f) {
+    const size_t v = (size_t)k->v;
     int info;
     status st;
-    TRY(ALLOC(m, (size_t)v * (size_t)v, "normal matrix of the mirror"));
-    TRY(ALLOC(mean, (size_t)v, "influence functions"));
-    TRY(factor_normal(s, p, mean, m));
-    TRY(fill_shapes(s, p, mean, j0, j1, f));
+    TRY(ALLOC(k->m, v * v, "normal matrix of the mirror"));
+    TRY(ALLOC(k->g, v * v, "normal matrix of the mirror"));
+    TRY(ALLOC(k->mean, v * (size_t)sys_fit_directions(k->s), "influence functions"));
+    TRY(factor_normal(k));
+    for (int d = j0 / k->np; d * k->np < j1; d++) {
+        const int from = j0 > d * k->np ? j0 : d * k->np,
+                  end = j1 < (d + 1) * k->np ? j1 : (d + 1) * k->np;
+        TRY(fill_shapes(k, d, from - d * k->np, end - d * k->np, f + (size_t)from * v));
+    }
     for (int j = j0; j < j1; j += COLUMNS) {
         const int some = j1 - j < COLUMNS ? j1 - j : COLUMNS;
-        dpotrs_("L", &v, &some, m, &v, f + (size_t)j * (size_t)v, &v, &info);
+        dpotrs_("L", &k->v, &some, k->m, &k->v, f + (size_t)j * v, &k->v, &info);
     }
 done:
-    free(m);
-    free(mean);
+    free(k->m);
+    free(k->g);
+    free(k->mean);
     return st;
 }
 
-status fit_init(const comm *c, const sys *s, const psf *p, double *f) {
+status fit_init(const comm *c, const sys *s, psf *p, double *f) {
+    job k = {.s = s, .p = p, .v = sys_commands(s), .np = (int)sys_fit_rows(s)};
     command_columns of;
-    status st = command_deal(c, sys_fit_rows(s), COLUMNS, &of);
+    status st = command_deal(c, sys_fit_columns(s), COLUMNS, &of);
     if (st != MOAO_OK)
         return st;
     st = comm_fault(c, "command");
     if (st == MOAO_OK)
-        st = some_columns(s, p, of.first, of.first + of.n, f);
+        st = some_columns(&k, of.first, of.first + of.n, f);
     if ((st = comm_agree(c, st)) == MOAO_OK)
-        command_gather(c, (size_t)s->dm.nact, &of, f);
+        command_gather(c, (size_t)k.v, &of, f);
     else
         free(of.count);
     return st;
 }
 
 size_t fit_work_bytes(const sys *s, const psf_opts *o) {
-    const size_t v = (size_t)s->dm.nact, np = psf_points_of(s, o);
-    return (v * v + v + (size_t)(1.5 * sqrt((double)np)) * v) * sizeof(double);
+    const size_t v = (size_t)sys_commands(s), np = psf_points_of(s, o);
+    return v * (2 * v + (size_t)sys_fit_directions(s) + (size_t)(1.5 * sqrt((double)np))) *
+           sizeof(double);
 }
 
 double fit_flops(const sys *s, const psf_opts *o) {
-    const double v = s->dm.nact, np = (double)psf_points_of(s, o);
-    return v * v * v / 3 + 2 * v * v * np + np * v * fmin(v, 14 * sqrt(v));
+    const double v = sys_commands(s), np = (double)psf_points_of(s, o), n = sys_fit_directions(s);
+    const double reach = s->fit.nmirror > 0 ? v : fmin(v, 14 * sqrt(v));
+    return v * v * v / 3 + n * np * v * (2 * v + reach);
 }

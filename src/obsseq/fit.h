@@ -1,21 +1,25 @@
-/* Commands fitted to the residual phase (reconstructor.fit: phase). With N the influence functions
- * at n points of the pupil, A = N less the mean over the points, and S = d^2/area of the pupil,
+/* Commands fitted to the residual phase (reconstructor.fit: phase). With N_d the influence
+ * functions at n points of the pupil, as a target in direction d sees them, A_d = N_d less the mean
+ * over the points, w_d weights of sum 1, and S = d^2/area of the pupil for each mirror,
  *
- *     W = F Cpm0 Cmm0^-1,    F = M^-1 A'/n,    M = A'A/n + S (mu L'L + 11'/v + eps I)
+ *     W = [sum_d F_d Cpm0_d] Cmm0^-1,    F_d = w_d M^-1 A_d'/n,
+ *     M = sum_d w_d A_d'A_d/n + S (mu L'L + 11'/v + eps I)
  *
- * F takes the place of D+, the phase at the points that of the truth sensor's slopes. Of all W that
- * these measurements allow, it leaves the least residual variance over the points, but for the
- * regularisation: L as of D+ (tor/command.h) holds shapes that the pupil does not see, 11' piston,
- * eps actuators beyond its edge. Model section 6. */
+ * One direction, that of each target, or those that shared commands are fitted to (sys.fit). The
+ * F_d stand side by side where D+ stands else, the phase at the points where truth-sensor slopes
+ * do. Of all W that these measurements allow, it leaves the least residual variance over the
+ * points, but for the regularisation: L as of D+ (tor/command.h) holds shapes that the pupil does
+ * not see, 11' piston, eps actuators beyond its edge. Model section 6. */
 #ifndef MOAO_OBSSEQ_FIT_H
 #define MOAO_OBSSEQ_FIT_H
 
 #include "base/comm.h"
 #include "psf/psf.h"
 
-/* Collective. F (v x n, leading dimension v) [1], whole on every rank; the columns are shared out
- * over the ranks and gathered. MOAO_NUMERIC where M is not positive definite. */
-status fit_init(const comm *c, const sys *s, const psf *p, double *f);
+/* Collective. F (v x sys_fit_columns, leading dimension v) [1], whole on every rank; the columns
+ * are shared out over the ranks and gathered. p: aimed elsewhere after it (psf_aim). MOAO_NUMERIC
+ * where M is not positive definite. */
+status fit_init(const comm *c, const sys *s, psf *p, double *f);
 
 /* Local, for the plan: bytes of a rank while it runs, without f; floating-point operations of all
  * ranks. */

@@ -4,7 +4,7 @@
  * residual phase W Cpm' takes the place of P Ctm; where V is kept, it and D' take those of W and P.
  */
 static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t j, int64_t n,
-                         double *z, int64_t ldz) {
+                         double *z, int64_t ldz, bool has_y) {
     engine *e = &t->e;
     const int64_t nlrow = t->t.nlrow;
     const wrows w = tor_w(t, op, k);
@@ -19,6 +19,8 @@ static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t
         TRY(op->product->own_products ? op->product->project(op->x, tor_target(t, k), j, n)
                                       : tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, n,
                                                     -1.0, 1.0, z, ldz, STAGE_EXPOSURE));
+    if (has_y) /* of another target that shares it */
+        return MOAO_OK;
     report_phase("exposure: Y");
     if (op->product->own_products)
         st = op->product->outer(op->x, &w, j, n);
@@ -47,7 +49,27 @@ static status one_panel(tor *t, const phase_term *ph, linop *op, int k0, int cou
         report_phase("exposure: W T");
         TRY(linop_columns(op, &w, j, n, t->z, w.rows > 0 ? w.rows : 1));
         for (int i = 0; i < some; i++)
-            TRY(one_target(t, ph, op, k + i, j, n, t->z + i * t->t.nlrow, w.rows > 0 ? w.rows : 1));
+            TRY(one_target(t, ph, op, k + i, j, n, t->z + i * t->t.nlrow, w.rows > 0 ? w.rows : 1,
+                           false));
+    }
+done:
+    return engine_agree_now(&t->e, STAGE_EXPOSURE, st);
+}
+
+/* The same where all targets share W: of W T once in an exposure. */
+static status shared_panel(tor *t, const phase_term *ph, linop *op, int k0, int count, int64_t j,
+                           int64_t n) {
+    status st = MOAO_OK;
+    if (!t->has_y)
+        TRY(linop_panel(op, j, n));
+    for (int k = k0; k < k0 + count; k++) {
+        const wrows w = tor_w(t, op, k);
+        const int64_t ld = w.rows > 0 ? w.rows : 1;
+        const bool has_y = t->has_y || k > k0;
+        report_phase("exposure: W T");
+        if (!has_y)
+            TRY(linop_columns(op, &w, j, n, t->z, ld));
+        TRY(one_target(t, ph, op, k, j, n, t->z, ld, has_y));
     }
 done:
     return engine_agree_now(&t->e, STAGE_EXPOSURE, st);
@@ -60,19 +82,21 @@ status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int count)
     for (int k = k0; k < k0 + count && st == MOAO_OK; k++) {
         const wrows w = tor_w(t, op, k);
         st = e->mat->aim(tor_target(t, k), tor_direction(t, k), true);
-        if (st == MOAO_OK)
+        if (st == MOAO_OK && !(t->shared && (t->has_y || k > k0)))
             st = linop_begin(op, &w, t->own[k]);
     }
     TRY(engine_agree_now(e, STAGE_EXPOSURE, st));
     for (int64_t j = 0, n; (count > 0 || e->collective) && j < e->m; j += n) {
         n = engine_width(e, j, e->m);
-        TRY(one_panel(t, ph, op, k0, count, j, n));
+        TRY(t->shared ? shared_panel(t, ph, op, k0, count, j, n)
+                      : one_panel(t, ph, op, k0, count, j, n));
         if (op->together)
             engine_progress(e);
     }
-    for (int k = k0; k < k0 + count; k++) {
+    for (int k = k0; k < k0 + count && !t->has_y; k++) {
         const wrows w = tor_w(t, op, k);
         TRY(linop_end(op, &w, t->own[k], t->y[k]));
+        t->has_y = t->shared;
     }
     for (int k = k0; k < k0 + count && t->raw; k++)
         TRY(tor_raw_end(t, t->y[k]));

@@ -75,8 +75,8 @@ done:
     return st;
 }
 
-/* b[k] += this rank's share of p'Ctm q for the k-th target current, aimed. */
-static status form_ctm(work *w, int k, double *b) {
+/* b[k] += this rank's share of p'Ctm q for the k-th target current, aimed; in direction d. */
+static status form_ctm(work *w, int k, int d, double *b) {
     const int64_t m = w->m, t = w->t, most = w->edge * w->edge / t, e = most > 0 ? most : 1;
     status st;
     for (int64_t j = 0; j < m; j += e) {
@@ -87,7 +87,7 @@ static status form_ctm(work *w, int k, double *b) {
         TRY(multiply(w, t, nj, 1, w->dq + k * m + j, 1, w->sums, t));
     }
     TRY(fetch(w, t));
-    b[k] += dot(t, w->p + k * t, w->host);
+    b[k] += dot(t, w->p + ((int64_t)k * w->e->ndir + d) * t, w->host);
 done:
     return st;
 }
@@ -125,8 +125,12 @@ static status some_forms(work *w, const probe *p, int k0, const residual_check_f
     TRY(form_cmm(w, f->cmm + k0));
     for (int k = 0; k < w->n; k++) {
         TRY(w->e->mat->aim(w->target, w->e->s->targets[p->target[k0 + k]], w->shifted));
-        if (f->ctm != NULL)
-            TRY(form_ctm(w, k, f->ctm + k0));
+        for (int d = 0; d < w->e->ndir && f->ctm != NULL; d++) {
+            TRY(engine_aim_right(w->e, w->target, d));
+            TRY(form_ctm(w, k, d, f->ctm + k0));
+        }
+        if (w->e->s->fit.ndir > 0)
+            TRY(w->e->mat->aim(w->target, w->e->s->targets[p->target[k0 + k]], w->shifted));
         if (f->cpm != NULL)
             TRY(form_cpm(w, k, np, p->z + k0 * np, f->cpm + k0, f->terms + k0));
     }
@@ -170,7 +174,7 @@ status residual_check_make_forms(engine *e, backend_cov_target *target, bool shi
     for (int k = 0; k < p->n && st == MOAO_OK; k += MOST) {
         w.n = p->n - k < MOST ? p->n - k : MOST;
         w.q = p->q + (int64_t)k * w.m;
-        w.p = p->p + (int64_t)k * w.t;
+        w.p = p->p + (int64_t)k * w.t * e->ndir;
         st = some_forms(&w, p, k, f);
     }
     e->be->sync(e->ctx); /* nothing may write to the host's array any more */

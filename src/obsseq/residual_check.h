@@ -25,7 +25,7 @@ typedef struct {
     double *x;         /* v x n, in (-2, -1] and [1, 2) */
     double *q;         /* m x n: W'x, this rank's part (the sum over ranks is meant) */
     double *y;         /* [n]: x'Y x, likewise */
-    const double *p;   /* t x n: D+'x */
+    const double *p;   /* sys_fit_columns x n: P'x */
     size_t points;     /* of the pupil; 0: no residual phase is wanted, nor what follows */
     double *z;         /* points x n, as x */
     double *c;         /* [n]: x'C z, this rank's part */

@@ -172,7 +172,6 @@ status sys_init(const params *par, sys *s) {
                .zenith = par->telescope_zenith,
                .delay = par->loop_delay + 0.5 * par->loop_integration};
     s->dm = (dmirror){.nssp = par->dm_nssp, .coupling = par->dm_coupling, .mu = par->dm_mu};
-    s->fit.phase = par->reconstructor_fit == FIT_PHASE;
     s->ts = (sensor){.name = "TS", .nssp = par->dm_nssp, .altitude = INFINITY, .mag = 1};
     TRY(ALLOC(s->sensors, (size_t)par->sensors.n, "sensors"));
     s->nsensor = par->sensors.n;
@@ -183,6 +182,7 @@ status sys_init(const params *par, sys *s) {
     TRY(set_targets(par, s));
     TRY(set_pupil(par, s));
     TRY(sys_derive(s));
+    TRY(params_set_correctors(par, s));
 done:
     return st;
 }

@@ -296,6 +296,7 @@ status params_check(params_loader *l) {
                               "exact needs the residual phase at points of the pupil, which "
                               "psf.residual=sensor does not have; expected auto or mean, or "
                               "psf.residual=phase");
+    TRY(params_check_correctors(l));
     TRY(check_fit(par, l->root));
     if (par->psf_oversampling == 1)
         return yaml_tree_fail(param_node(l->root, "psf.oversampling"), "psf.oversampling",

@@ -51,6 +51,8 @@ status params_read_motion(params_loader *l);
 status params_read_atmosphere(params_loader *l);
 /* What no single value shows: lengths, orders, stars below layers, impossible geometry. */
 status params_check(params_loader *l);
+/* Mode, mirrors and directions that targets share: completed, or refused. */
+status params_check_correctors(params_loader *l);
 
 /* Add a line of what files came to, for reports. */
 status params_tell(params *par, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -82,7 +82,7 @@ static status cpu_pairs(backend_imager *b, const double *y, int64_t ldy, const d
     double *pairs = pairwise != NULL ? b->pairs : NULL;
     if (pairs != NULL)
         memset(pairs, 0, psf_pairwise_count(b->p) * sizeof *pairs);
-    const status st = psf_accumulate_phase(b->p, 0, (size_t)b->p->nact, y, (size_t)ldy, ct,
+    const status st = psf_accumulate_phase(b->p, 0, (size_t)b->p->ncommand, y, (size_t)ldy, ct,
                                            (size_t)ldct, sum, pairs);
     if (pairs != NULL)
         psf_round_pairwise(b->p, pairs, pairwise);
@@ -152,7 +152,7 @@ void psf_model_init(psf *p, psf_model *m) {
                      .nbox = p->nbox,
                      .lambda = p->mono,
                      .box = p->box,
-                     .nact = p->nact,
+                     .nact = p->nmirror > 0 ? p->ncommand : p->nact,
                      .place = p->place,
                      .weight = p->weight,
                      .norm = p->norm,

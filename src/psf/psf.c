@@ -29,6 +29,7 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
     p->pixel = p->pitch / p->k;
     p->x0 = p->pitch / sqrt(-2 * log(s->dm.coupling));
     p->nact = s->dm.nact;
+    p->ncommand = sys_commands(s);
     p->nsep = 2 * p->n + 1;
     if (o->phase) {
         p->lattice = phase_lattice(s, o);
@@ -139,7 +140,7 @@ size_t psf_bytes(const sys *s, const psf_opts *o) {
     array list[NARRAY];
     set_sizes(&p, s, o);
     list_arrays(&p, list);
-    size_t sum = sizeof(psf);
+    size_t sum = sizeof(psf) + phase_mirror_bytes(s, o);
     for (int i = 0; i < NARRAY; i++)
         sum += (list[i].count * list[i].size + 63) / 64 * 64;
     return sum + telescope_bytes(&p, s);
@@ -240,6 +241,7 @@ void psf_free(psf *p) {
     list_arrays(p, list);
     for (int i = 0; i < NARRAY; i++)
         free(*list[i].p);
+    phase_mirrors_free(p);
     fftw_destroy_plan(p->along_y);
     fftw_destroy_plan(p->along_x);
     fftw_destroy_plan(p->spectrum);

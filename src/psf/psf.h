@@ -114,6 +114,10 @@ void psf_accumulate(const psf *p, size_t a0, size_t na, const double *c, size_t 
  * the average over actuators only. */
 void psf_variance_weights(const psf *p, double *g);
 
+/* Where commands are of several mirrors, or of one at an altitude (sys.fit): seen in direction dir
+ * [rad] from now on, in psf_influence and psf_accumulate_phase. Else nothing. Local. */
+void psf_aim(psf *p, const double dir[2]);
+
 /* With psf_opts.phase the pairs are of points of the pupil instead of actuators (model section 7),
  * and psf_sep_count counts their separations. The points [m], borrowed; 0: not in this mode. */
 size_t psf_points(const psf *p, const double **x, const double **y);

@@ -107,6 +107,108 @@ static void fill_influence(psf *p) {
     p->if_reach = (int)ceil(CUT * p->x0 / p->pitch);
 }
 
+/* Bytes of the factors and places of several mirrors. */
+static size_t mirror_sizes(const sys *s, int lattice, size_t *factors) {
+    size_t places = 0;
+    *factors = 0;
+    for (int i = 0; i < s->fit.nmirror; i++) {
+        *factors += 3 * (size_t)lattice * ((size_t)s->fit.mirrors[i].nssp + 1);
+        places += (size_t)s->fit.mirrors[i].nact;
+    }
+    return (size_t)s->fit.nmirror * sizeof(psf_mirror) + *factors * sizeof(double) +
+           places * sizeof(int);
+}
+
+size_t phase_mirror_bytes(const sys *s, const psf_opts *o) {
+    size_t factors;
+    return o->phase ? mirror_sizes(s, phase_lattice(s, o), &factors) : 0;
+}
+
+void phase_mirrors_free(psf *p) {
+    if (p->mirror == NULL)
+        return;
+    free(p->mirror[0].if_y);
+    for (int i = 0; i < p->nmirror; i++)
+        free(p->mirror[i].place);
+    free(p->mirror);
+}
+
+static status open_mirrors(psf *p, const sys *s) {
+    size_t factors, at = 0;
+    double *all = NULL;
+    status st;
+    if (s->fit.nmirror == 0)
+        return MOAO_OK;
+    mirror_sizes(s, p->lattice, &factors);
+    TRY(ALLOC(p->mirror, (size_t)s->fit.nmirror, "mirrors"));
+    p->nmirror = s->fit.nmirror;
+    TRY(ALLOC(all, factors, "influence functions"));
+    p->mirror[0].if_y = all;
+    for (int i = 0; i < p->nmirror; i++) {
+        const dmirror *from = &s->fit.mirrors[i];
+        const size_t size = (size_t)p->lattice * ((size_t)from->nssp + 1);
+        int *place = NULL;
+        TRY(ALLOC(place, (size_t)from->nact, "actuators"));
+        memcpy(place, from->act, (size_t)from->nact * sizeof *place);
+        p->mirror[i] = (psf_mirror){.n = from->nssp,
+                                    .nact = from->nact,
+                                    .first = from->first,
+                                    .place = place,
+                                    .pitch = from->pitch,
+                                    .x0 = from->pitch / sqrt(-2 * log(from->coupling)),
+                                    .altitude = from->altitude,
+                                    .if_y = all + at,
+                                    .if_x = {all + at + size, all + at + 2 * size}};
+        at += 3 * size;
+    }
+    psf_aim(p, (double[2]){0, 0});
+done:
+    return st;
+}
+
+void psf_aim(psf *p, const double dir[2]) {
+    for (int i = 0; i < p->nmirror; i++) {
+        const psf_mirror *m = &p->mirror[i];
+        const int side = m->n + 1;
+        const double unit = 1 / (sqrt(2.0) * m->x0), half = 0.5 * p->n * p->pitch;
+        for (int j = 0; j < p->lattice; j++)
+            for (int a = 0; a < side; a++) {
+                int even[2], odd[2];
+                place_of(j, 0, even);
+                place_of(j, 1, odd);
+                const double at = (a - 0.5 * m->n) * m->pitch;
+                const double x = dir[0] * m->altitude - half - at,
+                             y = dir[1] * m->altitude - half - at;
+                m->if_y[j * side + a] = exp(-pow(unit * (y + 0.25 * p->h * (4 * j + 1)), 2));
+                m->if_x[0][j * side + a] = exp(-pow(unit * (x + 0.25 * p->h * even[0]), 2));
+                m->if_x[1][j * side + a] = exp(-pow(unit * (x + 0.25 * p->h * odd[0]), 2));
+            }
+    }
+}
+
+/* The i-th mirror. */
+static psf_mirror mirror_at(const psf *p, int i) {
+    if (p->nmirror > 0)
+        return p->mirror[i];
+    return (psf_mirror){.n = p->n,
+                        .nact = p->nact,
+                        .place = p->place,
+                        .if_y = p->if_y,
+                        .if_x = {p->if_x[0], p->if_x[1]}};
+}
+
+static int mirrors_of(const psf *p) {
+    return p->nmirror > 0 ? p->nmirror : 1;
+}
+
+/* Actuators along a side of the largest. */
+static size_t widest(const psf *p) {
+    int most = 0;
+    for (int i = 0; i < mirrors_of(p); i++)
+        most = mirror_at(p, i).n > most ? mirror_at(p, i).n : most;
+    return (size_t)most + 1;
+}
+
 static void count_pairs(psf *p) {
     const int rows = p->lattice;
     for (int j = 0; j < rows; j++)
@@ -124,7 +226,7 @@ status phase_init(psf *p, const sys *s) {
     count_pairs(p);
     pairwise_init(p);
     phase_weights(p);
-    return MOAO_OK;
+    return open_mirrors(p, s);
 }
 
 size_t psf_points(const psf *p, const double **x, const double **y) {
@@ -164,7 +266,26 @@ static int end_row(const psf *p, int j) {
     return a > p->n + 1 ? p->n + 1 : a;
 }
 
+/* Of all actuators of several mirrors. */
+static psf_strip influence_of_all(const psf *p, int j, double *out) {
+    const psf_strip s = {p->point_row[j], p->point_row[j + 1] - p->point_row[j], 0, p->ncommand,
+                         p->point_column + p->point_row[j]};
+    for (int k = 0; out != NULL && k < p->nmirror; k++) {
+        const psf_mirror *m = &p->mirror[k];
+        const int side = m->n + 1;
+        for (int i = 0; i < s.n; i++) {
+            const double *along = m->if_x[j & 1] + p->point_column[s.first + i] * side;
+            double *to = out + (size_t)i * (size_t)s.nact + (size_t)m->first;
+            for (int b = 0; b < m->nact; b++)
+                to[b] = along[m->place[b] % side] * m->if_y[j * side + m->place[b] / side];
+        }
+    }
+    return s;
+}
+
 psf_strip psf_influence(const psf *p, int j, double *out) {
+    if (p->nmirror > 0)
+        return influence_of_all(p, j, out);
     const int side = p->n + 1, b0 = p->row_act[least_row(p, j)];
     const psf_strip s = {p->point_row[j], p->point_row[j + 1] - p->point_row[j], b0,
                          p->row_act[end_row(p, j)] - b0, p->point_column + p->point_row[j]};
@@ -206,25 +327,33 @@ void psf_pair_sums(const psf *p, const double *d, double *all) {
         }
 }
 
-/* z(x') = sum_a IF_a(x') g_a on the whole lattice for n points: along x in even and in odd rows,
- * which stand elsewhere, then along y. */
-static void spread(const work *k, const double *g, int n) {
+/* z(x') (+)= sum_a IF_a(x') g_a on the whole lattice for n points, a of one mirror: along x in even
+ * and in odd rows, which stand elsewhere, then along y. */
+static void spread_one(const work *k, const psf_mirror *m, const double *g, int n, double beta) {
     const psf *p = k->p;
-    const int side = p->n + 1, rows = p->lattice, wide = rows * n;
+    const int side = m->n + 1, rows = p->lattice, wide = rows * n;
+    const int from = m->first > k->a0 ? 0 : k->a0 - m->first,
+              end = k->a0 + k->na - m->first < m->nact ? k->a0 + k->na - m->first : m->nact;
     memset(k->grid, 0, (size_t)(side * side * n) * sizeof *k->grid);
     for (int i = 0; i < n; i++)
-        for (int a = 0; a < k->na; a++) {
-            const int at = p->place[k->a0 + a];
-            k->grid[at % side + side * (i + n * (at / side))] = g[(size_t)i * (size_t)k->na + a];
-        }
+        for (int a = from; a < end; a++)
+            k->grid[m->place[a] % side + side * (i + n * (m->place[a] / side))] =
+                g[(size_t)i * (size_t)k->na + (size_t)(a + m->first - k->a0)];
     for (int odd = 0; odd < 2; odd++) {
         const int count = (rows + 1 - odd) / 2;
         cblas_dgemm(CblasColMajor, CblasTrans, CblasNoTrans, rows, n * side, side, 1.0,
-                    p->if_x[odd], side, k->grid, side, 0.0, k->along, rows);
+                    m->if_x[odd], side, k->grid, side, 0.0, k->along, rows);
         if (count > 0)
             cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, wide, count, side, 1.0, k->along,
-                        wide, p->if_y + odd * side, 2 * side, 0.0,
+                        wide, m->if_y + odd * side, 2 * side, beta,
                         k->z + (size_t)(odd ? (rows + 1) / 2 : 0) * (size_t)wide, wide);
+    }
+}
+
+static void spread(const work *k, const double *g, int n) {
+    for (int i = 0; i < mirrors_of(k->p); i++) {
+        const psf_mirror m = mirror_at(k->p, i);
+        spread_one(k, &m, g, n, i > 0);
     }
 }
 
@@ -281,9 +410,9 @@ static void join_pairs(const work *k) {
 }
 
 static status open_work(const psf *p, int na, work *k) {
-    const size_t row = (size_t)(p->lattice), side = (size_t)p->n + 1;
+    const size_t row = (size_t)(p->lattice), side = widest(p);
     status st;
-    TRY(ALLOC(k->influence, row * (size_t)p->nact, "influence functions"));
+    TRY(ALLOC(k->influence, row * (size_t)p->ncommand, "influence functions"));
     TRY(ALLOC(k->g, row * (size_t)na, "commands of a row of points"));
     TRY(ALLOC(k->grid, side * AT_ONCE * side, "commands of some points"));
     TRY(ALLOC(k->along, side * AT_ONCE * row, "phases of some points"));
@@ -293,7 +422,9 @@ done:
 }
 
 size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads) {
-    const size_t side = (size_t)s->dm.nssp + 1, v = (size_t)s->dm.nact;
+    size_t side = (size_t)s->dm.nssp + 1, v = (size_t)sys_commands(s);
+    for (int i = 0; i < s->fit.nmirror; i++)
+        side = (size_t)s->fit.mirrors[i].nssp >= side ? (size_t)s->fit.mirrors[i].nssp + 1 : side;
     const size_t row = o->phase ? (size_t)phase_lattice(s, o) : 0;
     const size_t nsep = (2 * row + 1) * (2 * row + 1);
     const size_t spread = row > 0 ? AT_ONCE * (side * side + side * row + row * row) : 0;

@@ -29,6 +29,9 @@ double phase_length(const psf *p, int at);
 int phase_opposite(const psf *p, int at);
 /* Points, influence functions, pairs and weights; the arrays are there. */
 status phase_init(psf *p, const sys *s);
+/* Of several mirrors: bytes, for the plan; what phase_init took. */
+size_t phase_mirror_bytes(const sys *s, const psf_opts *o);
+void phase_mirrors_free(psf *p);
 /* Weights of the interpolation from the lattice to the grid of rho. */
 void phase_weights(psf *p);
 /* psf_covariance and psf_fit_init in this mode. */

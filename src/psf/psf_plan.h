@@ -27,6 +27,13 @@ typedef struct { /* actuators next to one another in a row */
     int len;
 } psf_run;
 
+typedef struct {        /* one of several mirrors, as a target sees it */
+    int n, nact, first; /* pitches across, actuators, the first one's command */
+    int *place;         /* [nact] index on the square of n + 1 actuators a side */
+    double pitch, x0, altitude;
+    double *if_y, *if_x[2]; /* [lattice][n + 1], as those of a psf */
+} psf_mirror;
+
 struct psf {
     int n;      /* subapertures of the truth sensor across the diameter */
     int k;      /* pixels per pitch */
@@ -64,14 +71,17 @@ struct psf {
 
     /* the residual phase on the pupil (psf_phase.c): a lattice of points in place of actuators;
      * then nsep is 2 lattice + 1 and norm counts pairs of points */
-    int lattice, np;   /* its rows across the diameter, 0: commands are averaged; points */
-    double h;          /* rows of points are h = D/lattice apart */
-    double *px, *py;   /* [np] [m] */
-    int *point_row;    /* [lattice + 1] first point of each row */
-    int *point_column; /* [np] */
-    int if_reach;      /* pitches beyond which an influence function is nil */
-    double *if_y;      /* [lattice][n + 1] factor of the influence functions along y at a row */
-    double *if_x[2];   /* [lattice][n + 1] along x at a column, of even and odd rows */
+    int lattice, np;    /* its rows across the diameter, 0: commands are averaged; points */
+    double h;           /* rows of points are h = D/lattice apart */
+    double *px, *py;    /* [np] [m] */
+    int *point_row;     /* [lattice + 1] first point of each row */
+    int *point_column;  /* [np] */
+    int if_reach;       /* pitches beyond which an influence function is nil */
+    double *if_y;       /* [lattice][n + 1] factor of the influence functions along y at a row */
+    double *if_x[2];    /* [lattice][n + 1] along x at a column, of even and odd rows */
+    int nmirror;        /* several mirrors, or one that is not on the pupil; 0: the one above */
+    psf_mirror *mirror; /* [nmirror]; their factors are in [0].if_y, place[] too */
+    int ncommand;       /* of all */
     int *tap_x[2];     /* [P] first lattice point from which u is interpolated, even and odd rows */
     double *tap_wx[2]; /* [P][PHASE_TAPS] */
     int *tap_y;        /* [2 P - 1] the same for v */

@@ -33,8 +33,8 @@ int64_t fp16_area(int64_t m, int64_t t, int64_t v, int64_t width) {
 }
 
 static void bytes(const sys *s, const factor_kind *by, plan *p) {
-    const size_t m = s->m, t = sys_fit_rows(s), v = (size_t)p->rows, w = p->width,
-                 np = (size_t)p->points;
+    const size_t m = s->m, t = sys_fit_rows(s), all = sys_fit_columns(s), v = (size_t)p->rows,
+                 w = p->width, np = (size_t)p->points;
     const size_t h = sizeof(backend_f16), f = sizeof(float), d = sizeof(double);
     const size_t nk = (size_t)tiptilt_constants(s);
     const size_t v8 = (size_t)fp16_rows(p->rows), t8 = (size_t)fp16_rows((int64_t)t),
@@ -44,7 +44,7 @@ static void bytes(const sys *s, const factor_kind *by, plan *p) {
     plan_add(p, "difference of two T; before it, making of W", area);
     plan_add(p, "W of the sampled target in double precision", v * m * d);
     plan_add(p, "D+ in FP16, panels",
-             2 * v8 * t * h + (longest + w + v) * w * f + (2 * t8 + v) * w * h);
+             2 * v8 * all * h + (longest + w + v) * w * f + (2 * t8 + v) * w * h);
     if (np > 0)
         plan_add(p, "FP16 covariances of the phase on the pupil",
                  np8 * (2 * (w + 1) * h + v * f) + np * f);
@@ -119,7 +119,7 @@ static status take_arrays(fp16 *x, const plan *p) {
     const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
     status st;
     for (int k = 0; k < 2; k++) {
-        TRY(take(x, v8 * t, h, "D+ in FP16", &x->dplus[k]));
+        TRY(take(x, v8 * t * (size_t)e->ndir, h, "D+ in FP16", &x->dplus[k]));
         TRY(take(x, t8 * w, h, "Ctm in FP16", &x->ctm[k]));
     }
     TRY(take(x, v * m, d, "W of the sampled target", &x->exact.w));
@@ -175,8 +175,9 @@ static status prepare(fp16 *x, const plan *p, const double *proj) {
     const int64_t pairs = fp16_rows(p->points) / 2; /* split FP16 have the room of a single */
     for (int k = 0; k < 2; k++)
         TRY(engine_zero(e, BACKEND_S, pairs, e->width + 1, x->cpm[k], pairs));
-    TRY(fp16_exponent(x, BACKEND_D, x->v, e->t, proj, &x->ed));
-    st = e->be->fp16->split(e->ctx, BACKEND_D, 'A', x->v, e->t, x->ed, proj, x->v, x->dplus[0],
+    const int64_t all = e->t * e->ndir;
+    TRY(fp16_exponent(x, BACKEND_D, x->v, all, proj, &x->ed));
+    st = e->be->fp16->split(e->ctx, BACKEND_D, 'A', x->v, all, x->ed, proj, x->v, x->dplus[0],
                             fp16_rows(x->v), x->dplus[1], fp16_rows(x->v));
 done:
     return st;

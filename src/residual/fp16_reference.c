@@ -31,8 +31,12 @@ static status residual(fp16 *x, int64_t j, int64_t n, bool keep, double sum[2]) 
     const int64_t v = x->v, m = e->m, t = e->t, most = v > n ? v : n, d = sizeof(double);
     double *r = x->some[0], *host = x->host + x->nk * x->nk;
     status st;
-    TRY(engine_fill_right(e, x->target, BACKEND_D, j, n, x->ctm64));
-    TRY(engine_gemm(e, 'N', 'N', v, n, t, 1.0, x->proj, v, x->ctm64, t, 0.0, r, v));
+    for (int d = 0; d < e->ndir; d++) {
+        TRY(engine_aim_right(e, x->target, d));
+        TRY(engine_fill_right(e, x->target, BACKEND_D, j, n, x->ctm64));
+        TRY(engine_gemm(e, 'N', 'N', v, n, t, 1.0, x->proj + d * v * t, v, x->ctm64, t, d > 0, r,
+                        v));
+    }
     TRY(h->squares(e->ctx, BACKEND_D, v, n, r, v, most, x->numbers + 1, 1));
     TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, x->columns, m));
     TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, x->exact.w, v, x->columns, m, 1.0, r, v));
@@ -100,11 +104,14 @@ static status start_double(fp16 *x) {
     const int64_t v = x->v, t = e->t;
     const wrows w = {.rows = v, .ld = v, .w = x->exact.w};
     status st = MOAO_OK;
-    for (int64_t j = 0, n; j < e->m; j += n) {
-        n = engine_width(e, j, e->m);
-        TRY(engine_fill_right(e, x->target, BACKEND_D, j, n, x->ctm64));
-        TRY(engine_gemm(e, 'N', 'N', v, n, t, 1.0, x->proj, v, x->ctm64, t, 0.0, x->exact.w + j * v,
-                        v));
+    for (int d = 0; d < e->ndir; d++) {
+        TRY(engine_aim_right(e, x->target, d));
+        for (int64_t j = 0, n; j < e->m; j += n) {
+            n = engine_width(e, j, e->m);
+            TRY(engine_fill_right(e, x->target, BACKEND_D, j, n, x->ctm64));
+            TRY(engine_gemm(e, 'N', 'N', v, n, t, 1.0, x->proj + d * v * t, v, x->ctm64, t, d > 0,
+                            x->exact.w + j * v, v));
+        }
     }
     st = x->base.f->kind->solve(x->base.f, 1, &w);
 done:

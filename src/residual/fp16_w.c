@@ -22,14 +22,15 @@ done:
     return st;
 }
 
-status fp16_right(product *base, backend_cov_target *target) {
-    fp16 *x = (fp16 *)base;
-    engine *e = base->e;
+/* b32 (+)= P Ctm0 in direction d. */
+static status right_of(fp16 *x, backend_cov_target *target, int d) {
+    engine *e = x->base.e;
     const backend_fp16 *h = e->be->fp16;
     const int64_t v = x->v, t = e->t, m = e->m;
-    const int64_t t8 = fp16_rows(t);
-    const fp16_pair p = {x->dplus[0], x->dplus[1], fp16_rows(v), x->ed};
-    status st = MOAO_OK;
+    const int64_t t8 = fp16_rows(t), v8 = fp16_rows(v);
+    const fp16_pair p = {x->dplus[0] + d * v8 * t, x->dplus[1] + d * v8 * t, v8, x->ed};
+    status st;
+    TRY(engine_aim_right(e, target, d));
     for (int64_t j = 0, n; j < m; j += n) {
         fp16_pair c = {x->ctm[0], x->ctm[1], t8, 0};
         n = engine_width(e, j, m);
@@ -37,11 +38,18 @@ status fp16_right(product *base, backend_cov_target *target) {
         TRY(fp16_exponent(x, BACKEND_S, t, n, x->wide, &c.exponent));
         TRY(h->split(e->ctx, BACKEND_S, 'A', t, n, c.exponent, x->wide, t, x->ctm[0], t8, x->ctm[1],
                      t8));
-        TRY(fp16_gemm_part(e->be, e->ctx, FP16_ALL, PIECE, 'N', 'N', v, n, t, 1, p, c, 0,
+        TRY(fp16_gemm_part(e->be, e->ctx, FP16_ALL, PIECE, 'N', 'N', v, n, t, 1, p, c, d > 0,
                            x->b32 + j * v, v));
     }
     e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(v * m) * (double)t;
 done:
+    return st;
+}
+
+status fp16_right(product *base, backend_cov_target *target) {
+    status st = MOAO_OK;
+    for (int d = 0; d < base->e->ndir && st == MOAO_OK; d++)
+        st = right_of((fp16 *)base, target, d);
     return st;
 }
 

@@ -79,6 +79,13 @@ done:
     return st;
 }
 
+status sys_derive_mirror(const sys *s, dmirror *dm) {
+    sys clear = *s;
+    clear.obs = dm->altitude == 0 ? s->obs : 0;
+    return list_valid(&clear, dm->nssp, dm->nssp + 1, false, sys_actuator_valid, &dm->act,
+                      &dm->nact);
+}
+
 status sys_derive(sys *s) {
     status st;
     s->airmass = 1 / cos(s->zenith);
@@ -110,6 +117,11 @@ void sys_free(sys *s) {
     free(s->dm.act);
     free(s->targets);
     pupil_free(s->pupil);
+    free(s->fit.dir);
+    free(s->fit.weight);
+    for (int i = 0; s->fit.mirrors != NULL && i < s->fit.nmirror; i++)
+        free(s->fit.mirrors[i].act);
+    free(s->fit.mirrors);
     memset(s, 0, sizeof *s);
 }
 

@@ -74,13 +74,21 @@ typedef struct {
     int nact; /* v: number of valid actuators */
     int *act; /* [nact] index iy*(nssp+1) + ix of each valid actuator, increasing */
     double pitch;    /* d_t [m] */
+    double altitude; /* along the line of sight [m]; of those of fit_target */
+    int first;       /* its first command; of those of fit_target */
     double coupling; /* influence function at the neighbouring actuator */
     double mu;       /* regularisation of the command matrix D+ (3e-3) */
 } dmirror;
 
-typedef struct {   /* what the commands of a target are fitted to */
-    bool phase;    /* the phase at points of the pupil, else the truth sensor's slopes */
-    size_t points; /* of the former */
+typedef struct {      /* what the commands of a target are fitted to */
+    bool phase;       /* the phase at points of the pupil, else the truth sensor's slopes */
+    size_t points;    /* of the former */
+    int ndir;         /* directions that one set of commands is fitted to, for all targets; 0: each
+                         target has its own, fitted to its direction */
+    double (*dir)[2]; /* [ndir] [rad] */
+    double *weight;   /* [ndir], sum 1 */
+    int nmirror;      /* mirrors that are shared by all targets; 0: sys.dm, on the pupil, is one */
+    dmirror *mirrors; /* [nmirror] */
 } fit_target;
 
 typedef struct {
@@ -108,16 +116,33 @@ typedef struct {
 bool sys_subaperture_valid(int n, double obs, int ix, int iy);
 bool sys_actuator_valid(int n, double obs, int ix, int iy);
 
+/* Valid actuators of a mirror of nssp pitches across, into act and nact: those of
+ * sys_actuator_valid; an obscuration is seen by a mirror at altitude 0 alone. Local. MOAO_INPUT
+ * where there is none. */
+status sys_derive_mirror(const sys *s, dmirror *dm);
+
 /* Fill the derived fields (nsub, sub, nact, act, pitch, airmass, first, m, t) of a sys whose plain
  * fields are set; s->ts.nssp and s->dm.nssp are equal. The obscuration becomes that of the pupil.
  * Local. Used by sys_init (params.h) and by tests. */
 status sys_derive(sys *s);
 void sys_free(sys *s);
 
-/* Rows of the right-hand side that commands are fitted to, in one direction: columns of P
- * (tor/tor.h). */
+/* Rows of the right-hand side that commands are fitted to, in one direction. */
 static inline size_t sys_fit_rows(const sys *s) {
     return s->fit.phase ? s->fit.points : s->t;
+}
+/* Directions of which P has columns. */
+static inline int sys_fit_directions(const sys *s) {
+    return s->fit.ndir > 0 ? s->fit.ndir : 1;
+}
+/* Commands: rows of W of a target. */
+static inline int sys_commands(const sys *s) {
+    const dmirror *last = s->fit.nmirror > 0 ? &s->fit.mirrors[s->fit.nmirror - 1] : &s->dm;
+    return last->first + last->nact;
+}
+/* Columns of P. */
+static inline size_t sys_fit_columns(const sys *s) {
+    return sys_fit_rows(s) * (size_t)sys_fit_directions(s);
 }
 
 /* Photo-electrons per wholly lit subaperture and frame of a sensor's star, and of the background in

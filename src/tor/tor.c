@@ -15,8 +15,8 @@ static status take_arrays(tor *t, bool inverse) {
     engine *e = &t->e;
     const linop_pair *pair = t->plan->pair;
     const int64_t nlrow = t->t.nlrow, n = t->nsample;
-    const int64_t rows =
-        pair->factor->collective ? t->most * nlrow + 1 : nlrow; /* one: for the truth term */
+    const int64_t rows = pair->factor->collective ? tor_distinct(t, t->most) * nlrow + 1
+                                                  : nlrow; /* one: for the truth term */
     const size_t most = (size_t)t->most;
     status st;
     TRY(ALLOC(t->w, most, "targets of a device"));
@@ -26,7 +26,7 @@ static status take_arrays(tor *t, bool inverse) {
     TRY(ALLOC(t->target, most, "targets of a device"));
     TRY(engine_open(e));
     if (!pair->factor->collective)
-        TRY(engine_doubles(e, e->rows * e->t, "the command matrix", &t->lent));
+        TRY(engine_doubles(e, e->rows * e->t * e->ndir, "the command matrix", &t->lent));
     if (inverse) {
         TRY(engine_doubles(e, e->rows * e->width, "panels of D' Ctm", &t->q));
         if (t->raw)
@@ -85,7 +85,7 @@ static status send_projection(tor *t, const command_matrix *proj) {
     status st = MOAO_OK;
     t->proj = t->lent != NULL ? t->lent : proj->p;
     if (t->lent != NULL)
-        TRY(engine_copy(&t->e, t->lent, proj->p, t->e.rows * t->e.t));
+        TRY(engine_copy(&t->e, t->lent, proj->p, t->e.rows * t->e.t * t->e.ndir));
     t->h = t->lent_h != NULL ? t->lent_h : proj->inverse;
     if (t->lent_h != NULL)
         TRY(engine_copy(&t->e, t->lent_h, proj->inverse, t->e.rows * t->e.rows));
@@ -109,10 +109,12 @@ status tor_open(const comm *c, const sys *s, report *rep, const plan *p, const c
                      .collective = pair->factor->collective,
                      .m = (int64_t)s->m,
                      .t = (int64_t)sys_fit_rows(s),
+                     .ndir = sys_fit_directions(s),
                      .rows = p->rows,
                      .width = (int64_t)p->width,
                      .one_target = (double)plan_device_bytes(p, 1)},
                .plan = p,
+               .shared = s->fit.ndir > 0,
                .nsample = p->nsample < p->rows ? p->nsample : p->rows};
     t->nsample = (size_t)t->nsample < s->m ? t->nsample : (int)s->m;
     TRY(team_init(c, p->group_size, p->rows, p->width, &t->t));
@@ -135,18 +137,22 @@ static status take_room(tor *t, int n, int64_t beside) {
     const int64_t w = linop_store(t->op, t->t.nlrow * t->e.m),
                   y = ys ? engine_aligned(t->t.nlrow * t->t.nrow) : 0;
     const int64_t own = engine_aligned(linop_own(t->op));
-    const int64_t rest = y + own + engine_aligned(beside);
+    const int64_t rest = y + own + (t->shared ? 0 : engine_aligned(beside));
     const int64_t each = (stacked ? w : engine_aligned(w)) + rest;
-    const int64_t least = linop_room(t->op, n), ground = linop_ground(t->op);
-    const int64_t all = ground + engine_aligned(n * each);
+    const int some = tor_distinct(t, n);
+    const int64_t least = linop_room(t->op, some), ground = linop_ground(t->op);
+    const int64_t apart = t->shared ? n * engine_aligned(beside) : 0, /* behind what is shared */
+        all = ground + engine_aligned(some * each) + apart;
     t->nroom = all > least ? all : least;
     status st = engine_doubles(&t->e, t->nroom, "W of the targets", &t->room);
     for (int k = 0; k < n && st == MOAO_OK; k++) {
-        t->w[k] = t->room + ground + (stacked ? k * t->t.nlrow : k * each);
-        double *after = stacked ? t->room + n * w + k * rest : t->w[k] + engine_aligned(w);
+        const int slot = t->shared ? 0 : k;
+        t->w[k] = t->room + ground + (stacked ? slot * t->t.nlrow : slot * each);
+        double *after = stacked ? t->room + some * w + slot * rest : t->w[k] + engine_aligned(w);
         t->y[k] = ys ? after : t->one_y;
         t->own[k] = after + y;
-        t->beside[k] = after + y + own;
+        t->beside[k] =
+            t->shared ? t->room + all - apart + k * engine_aligned(beside) : after + y + own;
     }
     t->nw = st == MOAO_OK ? n : 0;
     return st;
@@ -168,7 +174,7 @@ static status take_targets(tor *t, int64_t beside) {
     }
     for (; st == MOAO_OK && t->op->together && t->ntarget < t->nw; t->ntarget += st == MOAO_OK)
         st = t->e.mat->open_target(t->e.cov, &t->target[t->ntarget]);
-    return st == MOAO_OK ? linop_lend(t->op, t->nw, t->room) : st;
+    return st == MOAO_OK ? linop_lend(t->op, tor_distinct(t, t->nw), t->room) : st;
 }
 
 /* Rate of gemm on the device, of P'P into the memory of W, of as many columns as it holds. */
@@ -284,14 +290,20 @@ static status make_columns(tor *t, backend_cov_target *target, int64_t j, int64_
     return st;
 }
 
-status tor_project(tor *t, backend_cov_target *target, int64_t i0, int64_t ni, int64_t j, int64_t n,
-                   double alpha, double beta, double *out, int64_t ldo, stage stg) {
-    const double *c, *left = t->h != NULL ? t->h : t->proj;
+/* tor_project with the columns of P of direction d. */
+static status project(tor *t, backend_cov_target *target, int d, int64_t i0, int64_t ni, int64_t j,
+                      int64_t n, double alpha, double beta, double *out, int64_t ldo, stage stg) {
+    const double *c, *left = t->h != NULL ? t->h : t->proj + d * t->e.rows * t->e.t;
     int64_t rows;
     status st = make_columns(t, target, j, n, stg, &c, &rows);
     return st != MOAO_OK || ni == 0 ? st
                                     : engine_gemm(&t->e, 'N', 'N', ni, n, rows, alpha, left + i0,
                                                   t->e.rows, c, rows, beta, out, ldo);
+}
+
+status tor_project(tor *t, backend_cov_target *target, int64_t i0, int64_t ni, int64_t j, int64_t n,
+                   double alpha, double beta, double *out, int64_t ldo, stage stg) {
+    return project(t, target, 0, i0, ni, j, n, alpha, beta, out, ldo, stg);
 }
 
 double tor_project_flops(const tor *t, int64_t ni, int64_t n) {
@@ -301,12 +313,12 @@ double tor_project_flops(const tor *t, int64_t ni, int64_t n) {
 wrows tor_w(const tor *t, linop *op, int k) {
     if (op->product->exact_rows != NULL)
         return op->product->exact_rows(op->x, k);
-    return (wrows){.slot = k, .rows = t->t.nlrow, .ld = t->ld, .w = t->w[k]};
+    return (wrows){.slot = t->shared ? 0 : k, .rows = t->t.nlrow, .ld = t->ld, .w = t->w[k]};
 }
 
 wrows tor_rows(const tor *t, linop *op, int k, int *n) {
     wrows w = tor_w(t, op, k);
-    *n = t->op->factor->collective ? t->ch.nmine : 1;
+    *n = t->op->factor->collective ? tor_distinct(t, t->ch.nmine) : 1;
     w.rows *= *n;
     return w;
 }
@@ -396,12 +408,15 @@ static status right_side(tor *t, int k) {
     for (int64_t j = 0; j < m && t->raw; j += e->width)
         TRY(tor_raw_project(t, tor_target(t, k), j, engine_width(e, j, m), 1.0, 0.0, w + j * t->ld,
                             t->ld));
-    for (int64_t j = 0; j < m && !t->raw; j += e->width)
-        TRY(tor_project(t, tor_target(t, k), t->t.row0, nlrow, j, engine_width(e, j, m), 1.0, 0.0,
-                        w + j * t->ld, t->ld, STAGE_SOLVE));
+    for (int d = 0; d < e->ndir && !t->raw; d++) {
+        TRY(team_agree(&t->t, engine_aim_right(e, tor_target(t, k), d)));
+        for (int64_t j = 0; j < m; j += e->width)
+            TRY(project(t, tor_target(t, k), d, t->t.row0, nlrow, j, engine_width(e, j, m), 1.0,
+                        d > 0, w + j * t->ld, t->ld, STAGE_SOLVE));
+    }
     for (int i = 0; i < t->nsample; i++)
         TRY(engine_copy(e, t->y[k] + i * nlrow, w + sampled(t, i) * t->ld, nlrow));
-    e->rep->flops[STAGE_SOLVE] += t->raw ? 0 : tor_project_flops(t, nlrow, m);
+    e->rep->flops[STAGE_SOLVE] += t->raw ? 0 : e->ndir * tor_project_flops(t, nlrow, m);
 done:
     return st;
 }
@@ -478,7 +493,8 @@ done:
 
 static status solve_mine(tor *t, double sum[2]) {
     engine *e = &t->e;
-    const int pass = t->op->factor->together || t->op->together ? t->ch.nmine : 1;
+    const int all = tor_distinct(t, t->ch.nmine),
+              pass = t->op->factor->together || t->op->together ? all : 1;
     status st;
     report_phase("solve: profile");
     TRY(engine_agree_now(e, STAGE_SOLVE, comm_fault(e->c, "solve")));
@@ -489,7 +505,7 @@ static status solve_mine(tor *t, double sum[2]) {
     TRY(engine_agree_now(e, STAGE_SOLVE, st));
     if (e->collective)
         st = solve_pass(t, 0, pass, sum);
-    for (int k = 0; k < t->ch.nmine && !e->collective; k += pass)
+    for (int k = 0; k < all && !e->collective; k += pass)
         TRY(solve_pass(t, k, pass, sum));
 done:
     return st;
@@ -503,7 +519,7 @@ status tor_solve(tor *t, int first, int count, double *residual) {
     double sum[2] = {0, 0}, from = report_now();
     t->ch = team_chunk(&t->t, first, count);
     t->solved++;
-    const int stacked = t->op->factor->collective ? t->ch.nmine : 1;
+    const int stacked = t->op->factor->collective ? tor_distinct(t, t->ch.nmine) : 1;
     t->ld = stacked * t->t.nlrow > 0 ? stacked * t->t.nlrow : 1;
     status st = engine_agree(&t->e, STAGE_SOLVE, solve_all(t, sum));
     if (st == MOAO_OK)

@@ -18,6 +18,8 @@ typedef struct {
     chunk ch; /* solved last */
     linop *op;
     const profile *prof; /* conditions "0" */
+    bool shared;         /* all targets have one W, in place 0 of w, y and own */
+    bool has_y;          /* `shared`: Y of the exposure is there */
     long solved;         /* how often W was made */
     int nsample, most;   /* columns of the sampled residual; targets that a rank gets at most */
     const double *proj;  /* on the device: nrow x t */
@@ -86,6 +88,10 @@ static inline int tor_pass(const tor *t) {
 wrows tor_rows(const tor *t, linop *op, int k, int *n);
 /* W of the k-th target, or V, as an operator (the reconstructor's or its reference) has it. */
 wrows tor_w(const tor *t, linop *op, int k);
+/* Number of W that n targets have. */
+static inline int tor_distinct(const tor *t, int n) {
+    return t->shared && n > 1 ? 1 : n;
+}
 /* Columns j .. j + n of W in double precision, n at most tor_step: *w, with leading dimension
  * *ld; valid until z is used. */
 int64_t tor_step(const tor *t, const linop *op);

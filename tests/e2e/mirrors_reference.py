@@ -3,6 +3,7 @@
 `Corrected(case, slope, mirrors, directions)` is truth_reference.Truth with other commands: W = M^-1 B0 Cmm^-1 (docs/model.md,
 section 6) instead of D+ R. Without mirrors and directions it is reconstructor.fit: phase. Optical path in m, slopes in arcsec.
 """
+import copy
 import math
 
 import numpy as np
@@ -56,6 +57,15 @@ class Corrected(Truth):
 
     def shapes(self, x, direction):
         return np.concatenate([m.shapes(x, direction) for m in self.mirrors], axis=1)
+
+    def draw(self, t, count, seed):
+        """Truth's, with the mirrors as target t sees them."""
+        own, self.mirror = self.mirror, copy.copy(self.mirror)
+        self.mirror.influence = lambda x: self.shapes(x, self.targets[t])
+        try:
+            return super().draw(t, count, seed)
+        finally:
+            self.mirror = own
 
     def phase_at(self, x, direction, layers, delay=0.):
         return np.concatenate([cov_phase(x, direction, v, layers, delay) for v in self.sensors], axis=1)

@@ -1,0 +1,221 @@
+/* Correctors: mirrors that all targets share, and the directions that their commands are fitted to.
+ * Lists are completed here, so that effective.yaml has what is used. Model section 6. */
+#include "params_load.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const mode_name[] = {"moao", "glao", "ltao", "mcao"};
+
+/* A mistake at a key, or where the mode is. */
+static status fail_at(const params_loader *l, const char *key, const char *what) {
+    const ynode *at = param_node(l->root, key);
+    return yaml_tree_fail(at != NULL ? at : param_node(l->root, "mode"), key, "%s", what);
+}
+
+/* Modes with correctors fit the phase. */
+static status choose_fit(params_loader *l) {
+    params *par = l->par;
+    if (param_node(l->root, "reconstructor.fit") != NULL && par->reconstructor_fit != FIT_PHASE)
+        return yaml_tree_fail(param_node(l->root, "reconstructor.fit"), "reconstructor.fit",
+                              "slopes beside mode: %s, whose commands are fitted to the phase; "
+                              "expected phase, or mode=moao",
+                              mode_name[par->mode]);
+    par->reconstructor_fit = FIT_PHASE;
+    return MOAO_OK;
+}
+
+static status add_direction(point_list *to, const double dir[2]) {
+    for (int i = 0; i < to->n; i++)
+        if (hypot(to->v[i][0] - dir[0], to->v[i][1] - dir[1]) < 1e-9)
+            return MOAO_OK;
+    double(*grown)[2] = realloc(to->v, (size_t)(to->n + 1) * sizeof *grown);
+    if (grown == NULL)
+        return status_fail(MOAO_MEMORY, "no memory for directions");
+    memcpy(grown[to->n], dir, sizeof *grown);
+    to->v = grown;
+    to->n++;
+    return MOAO_OK;
+}
+
+/* Directions where none are given: the axis, or those of the stars. */
+static status choose_directions(params_loader *l) {
+    params *par = l->par;
+    point_list *to = &par->optimise_list;
+    const double axis[2] = {0, 0};
+    status st = MOAO_OK;
+    if (to->n == 0 && par->mode == MODE_MCAO)
+        return fail_at(l, "optimise.list",
+                       "missing, expected the directions that mode: mcao corrects best");
+    if (to->n == 0 && par->mode == MODE_LTAO)
+        TRY(add_direction(to, axis));
+    const bool given = to->n > 0;
+    for (int i = 0; par->mode == MODE_GLAO && !given && i < par->sensors.n; i++)
+        TRY(add_direction(to, par->sensors.v[i].direction));
+    if (par->mode == MODE_LTAO && to->n != 1)
+        return fail_at(l, "optimise.list",
+                       "more than one direction beside mode: ltao, expected one, or mode=glao");
+done:
+    return st;
+}
+
+/* A list of n numbers: as given, or one for all, or `value` where there is none. */
+static status complete(params_loader *l, const char *key, real_list *v, int n, double value) {
+    if (v->n == n)
+        return MOAO_OK;
+    if (v->n > 1)
+        return yaml_tree_fail(param_node(l->root, key), key,
+                              "%d numbers for %d mirrors, expected as many, or one for all", v->n,
+                              n);
+    double one = v->n == 1 ? v->v[0] : value, *grown = realloc(v->v, (size_t)n * sizeof *grown);
+    if (grown == NULL)
+        return status_fail(MOAO_MEMORY, "no memory for mirrors");
+    for (int i = 0; i < n; i++)
+        grown[i] = one;
+    v->v = grown;
+    v->n = n;
+    return MOAO_OK;
+}
+
+static status choose_weights(params_loader *l) {
+    params *par = l->par;
+    double sum = 0;
+    if (par->optimise_weights.n > 1 && par->optimise_weights.n != par->optimise_list.n)
+        return yaml_tree_fail(param_node(l->root, "optimise.weights"), "optimise.weights",
+                              "%d weights for %d directions, expected as many",
+                              par->optimise_weights.n, par->optimise_list.n);
+    status st = complete(l, "optimise.weights", &par->optimise_weights, par->optimise_list.n, 1);
+    for (int i = 0; i < par->optimise_weights.n; i++)
+        sum += par->optimise_weights.v[i];
+    return st == MOAO_OK && !(sum > 0)
+               ? fail_at(l, "optimise.weights", "all are 0, expected some weight")
+               : st;
+}
+
+/* Diameters and pitches: the field of the directions, at the airmass. */
+static status complete_mirrors(params_loader *l, int n) {
+    params *par = l->par;
+    const double D = par->telescope_diameter, X = 1 / cos(par->telescope_zenith);
+    double field = 0;
+    status st;
+    for (int i = 0; i < par->optimise_list.n; i++)
+        field = fmax(field, hypot(par->optimise_list.v[i][0], par->optimise_list.v[i][1]));
+    const bool sized = par->mirrors_diameter.n > 0;
+    TRY(complete(l, "mirrors.diameter", &par->mirrors_diameter, n, D));
+    for (int i = 0; i < n && !sized; i++)
+        par->mirrors_diameter.v[i] += 2 * fabs(par->mirrors_altitude.v[i]) * X * field;
+    TRY(complete(l, "mirrors.coupling", &par->mirrors_coupling, n, par->dm_coupling));
+    if ((par->mirrors_pitch.n > 0) == (par->mirrors_actuators.n > 0))
+        return fail_at(
+            l, "mirrors.pitch",
+            "mirrors need a pitch or a number of actuators across, expected one of them");
+    const bool counted = par->mirrors_actuators.n > 0;
+    TRY(complete(l, "mirrors.actuators", &par->mirrors_actuators, n, 2));
+    TRY(complete(l, "mirrors.pitch", &par->mirrors_pitch, n, 1));
+    for (int i = 0; i < n && counted; i++)
+        par->mirrors_pitch.v[i] = par->mirrors_diameter.v[i] / (par->mirrors_actuators.v[i] - 1);
+    free(par->mirrors_actuators.v);
+    par->mirrors_actuators = (real_list){0};
+done:
+    return st;
+}
+
+static status check_mirrors(params_loader *l) {
+    params *par = l->par;
+    const int n = par->mirrors_altitude.n;
+    char what[160];
+    status st;
+    if (n == 0 && param_node(l->root, "mirrors") != NULL)
+        return fail_at(l, "mirrors.altitude", "missing, expected the altitudes of the mirrors");
+    if (n == 0)
+        return par->mode == MODE_MCAO
+                   ? fail_at(l, "mirrors.altitude", "missing, expected the mirrors of mode: mcao")
+                   : MOAO_OK;
+    if (n > 1 && par->mode != MODE_MCAO)
+        return fail_at(l, "mirrors.altitude", "more than one mirror, expected one, or mode=mcao");
+    TRY(complete_mirrors(l, n));
+    for (int i = 0; i < n; i++) {
+        const int least = (int)ceil(par->telescope_diameter / par->mirrors_pitch.v[i] * (1 - 1e-9));
+        if (par->mirrors_diameter.v[i] / par->mirrors_pitch.v[i] > 1000)
+            return fail_at(l, "mirrors.pitch", "more than 1000 actuators across, expected fewer");
+        if (par->dm_nssp >= least)
+            continue;
+        snprintf(
+            what, sizeof what,
+            "%d is coarser than a mirror's pitch of %.4g m: beside mirrors it gives the lattice "
+            "of points and images, expected at least %d",
+            par->dm_nssp, par->mirrors_pitch.v[i], least);
+        return fail_at(l, "dm.nssp", what);
+    }
+    if (par->compute_backend == BACKEND_GPU)
+        return fail_at(
+            l, "compute.backend",
+            "gpu beside mirrors, whose images are computed on CPUs alone; expected cpu or "
+            "auto, or one mirror on the pupil by dm");
+    par->compute_backend = BACKEND_CPU;
+    if (par->output_budget == BUDGET_WANTED && param_node(l->root, "output.budget") != NULL)
+        return fail_at(l, "output.budget",
+                       "terms beside mirrors, which have no error budget; expected none");
+    par->output_budget = BUDGET_NONE;
+done:
+    return st;
+}
+
+status params_check_correctors(params_loader *l) {
+    params *par = l->par;
+    status st;
+    if (par->mode == MODE_MOAO) {
+        for (int i = 0; i < 2; i++) {
+            const char *key = i == 0 ? "mirrors" : "optimise";
+            if (param_node(l->root, key) != NULL &&
+                par->optimise_list.n + par->mirrors_altitude.n > 0)
+                return fail_at(l, key,
+                               "of correctors that targets share, beside mode: moao, which has one "
+                               "for each target; expected mode: glao, ltao or mcao");
+        }
+        return MOAO_OK;
+    }
+    TRY(choose_fit(l));
+    TRY(choose_directions(l));
+    TRY(choose_weights(l));
+    st = check_mirrors(l);
+done:
+    return st;
+}
+
+status params_set_correctors(const params *par, sys *s) {
+    const int n = par->mirrors_altitude.n, ndir = par->optimise_list.n;
+    double sum = 0;
+    status st = MOAO_OK;
+    s->fit.phase = par->reconstructor_fit == FIT_PHASE;
+    if (par->mode == MODE_MOAO)
+        return st;
+    s->fit.ndir = ndir;
+    TRY(ALLOC(s->fit.dir, (size_t)ndir, "directions"));
+    TRY(ALLOC(s->fit.weight, (size_t)ndir, "weights"));
+    for (int i = 0; i < ndir; i++)
+        sum += par->optimise_weights.v[i];
+    for (int i = 0; i < ndir; i++) {
+        memcpy(s->fit.dir[i], par->optimise_list.v[i], sizeof *s->fit.dir);
+        s->fit.weight[i] = par->optimise_weights.v[i] / sum;
+    }
+    if (n == 0)
+        return st;
+    TRY(ALLOC(s->fit.mirrors, (size_t)n, "mirrors"));
+    s->fit.nmirror = n;
+    for (int i = 0, first = 0; i < n; i++) {
+        dmirror *dm = &s->fit.mirrors[i];
+        const double pitch = par->mirrors_pitch.v[i];
+        *dm = (dmirror){.nssp = (int)ceil(par->mirrors_diameter.v[i] / pitch * (1 - 1e-9)),
+                        .pitch = pitch,
+                        .coupling = par->mirrors_coupling.v[i],
+                        .altitude = par->mirrors_altitude.v[i] * s->airmass,
+                        .first = first};
+        TRY(sys_derive_mirror(s, dm));
+        first += dm->nact;
+    }
+done:
+    return st;
+}
