@@ -59,13 +59,16 @@ def write_case(path, text=CASE):
     return path
 
 
+HOOKS = ("MOAO_FAULT", "MOAO_TEST_PROJECTION", "MOAO_TEST_OPERATOR", "MOAO_TEST_DEVICE")  # tests/support/fault_hook.c
+
+
 def environment(**more):
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm_rsh_agent="/bin/false", MOAO_CHECK_MEMORY="yes",
                OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_btl_vader_single_copy_mechanism="none",
                OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     env.update(more)
-    if env.get("MOAO_FAULT") or env.get("MOAO_TEST_PROJECTION"):  # the program itself has neither
+    if any(env.get(name) for name in HOOKS):  # the program itself reads none of them
         env["LD_PRELOAD"] = " ".join([FAULTS] + env.get("LD_PRELOAD", "").split())
     return env
 

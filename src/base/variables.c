@@ -28,12 +28,6 @@ const variable variables[] = {
     {"MOAO_SCRIPTS", NULL, "folder", "Where the batch scripts find each other."},
     {"MOAO_RANKS", NULL, "number", "Ranks of each run of campaign.sbatch without SLURM."},
     {"MOAO_DEPS", "yes|no", NULL, "no: make demo and make check install no packages."},
-    {"MOAO_OPERATOR",
-     "dense|streamed|half|fp16_host|fp16_lattice_pairs|tlr|grid|tlr+fp16|tlr+fp16_lattice|"
-     "tlr+toeplitz|host+fp16|host+fp16_lattice|host+toeplitz",
-     NULL, "The pair of factor and product on devices, for comparisons; parameters are for users."},
-    {"MOAO_RESIDENT_BACKEND", "cpu|gpu", NULL,
-     "The backend that serves as a device, for tests of runs on devices without a GPU."},
     {"MOAO_CHECK_MEMORY", "yes|no", NULL,
      "yes: a program whose operations reach beyond an array ends there, for tests."},
     {"MOAO_LAUNCHER", NULL, "name",

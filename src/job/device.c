@@ -1,6 +1,7 @@
 #include "job/device.h"
 
 #include "backend/families.h"
+#include "base/fault.h"
 #include "job/plan.h"
 
 #include <stdio.h>
@@ -49,12 +50,12 @@ static status count_sharing(const comm *c, const char name[BACKEND_IDENTITY], in
 }
 
 status device_choose(const comm *c, const params *par, bool own, machine *m) {
-    const char *named = getenv("MOAO_RESIDENT_BACKEND");
+    const char *named = test_choice("device");
     status st = MOAO_OK;
     m->devices = m->host = m->own = false;
     m->be = NULL;
     m->text[0] = '\0';
-    if (named != NULL && *named != '\0')
+    if (named != NULL)
         st = families_backend(named, &m->be);
     else if (par->compute_backend == BACKEND_GPU && host_only(par) != NULL)
         st = status_fail(MOAO_INPUT, "compute.backend: gpu, but %s; expected auto or cpu",

@@ -7,10 +7,9 @@
 
 /* Collective. The devices of a machine that was measured. own: without a GPU each rank is a device
  * (request_own_device). The same choice on every rank: a GPU only where every rank has one.
- * MOAO_INPUT, with
- * what is missing and what to do, when compute.backend is gpu and there is none. The variable
- * MOAO_RESIDENT_BACKEND names a backend (cpu) that serves as a device, whatever the
- * parameter says. */
+ * MOAO_INPUT, with what is missing and what to do, when compute.backend is gpu and there is none.
+ * Tests name a backend (cpu) that serves as a device, whatever the parameter says (base/fault.h,
+ * "device"). */
 status device_choose(const comm *c, const params *par, bool own, machine *m);
 
 #endif

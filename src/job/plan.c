@@ -1,5 +1,6 @@
 #include "job/plan.h"
 
+#include "base/fault.h"
 #include "base/machine_constants.h"
 #include "factor/tlr_group.h"
 #include "obsseq/budget.h"
@@ -94,7 +95,7 @@ bool request_own_device(const request *q, int nrank) {
 }
 
 status request_predict(request *q, bool gpu) {
-    const linop_pair *named = linop_find(getenv("MOAO_OPERATOR"));
+    const linop_pair *named = linop_find(test_choice("operator"));
     const bool may = q->factor == FACTOR_PARAM_AUTO && gpu && q->mixed_pays &&
                      q->par->compute_precision != PRECISION_PARAM_DOUBLE;
     if (q->factor != FACTOR_PARAM_TLR && !may && (named == NULL || !named->factor->compressed))

@@ -2,6 +2,7 @@
  * pair of factor and product that it has room for. */
 #include "job/plan.h"
 
+#include "base/fault.h"
 #include "base/machine_constants.h"
 #include "obsseq/budget.h"
 
@@ -182,13 +183,13 @@ static int serving(const request *q, const plan *p, const linop_pair *pairs[6]) 
 }
 
 status plan_choose_pair(const request *q, const machine *m, double rest, plan *p) {
-    const char *name = getenv("MOAO_OPERATOR");
+    const char *name = test_choice("operator");
     const linop_pair *pairs[6] = {q->kept};
     int n = 1;
-    if (name != NULL && *name != '\0') {
+    if (name != NULL) {
         pairs[0] = linop_find(name);
         if (pairs[0] == NULL)
-            return status_fail(MOAO_INPUT, "MOAO_OPERATOR: there is no operator %s", name);
+            return status_fail(MOAO_INPUT, "there is no operator %s", name);
     } else if (q->kept == NULL) {
         n = serving(q, p, pairs);
     }
@@ -221,8 +222,7 @@ status plan_exact(const request *q, const machine *m, const plan *of, int rows, 
 
 status plan_check_named(const request *q, const plan *p) {
     const linop_pair *pair = p->pair;
-    const char *variable = getenv("MOAO_OPERATOR");
-    if (variable != NULL && *variable != '\0')
+    if (test_choice("operator") != NULL)
         return MOAO_OK;
     if (q->factor == FACTOR_PARAM_HOST && pair->factor != &factor_host)
         return status_fail(

@@ -42,8 +42,8 @@ extern const linop_pair linop_tlr_fp16, linop_tlr_fp16_lattice, linop_tlr_toepli
 extern const linop_pair linop_host_fp16, linop_host_fp16_lattice, linop_host_toeplitz;
 
 /* Local. A pair of that name, NULL: none. Others are registered, by a program that has them, before
- * the first use; the variable MOAO_OPERATOR names the one that a run takes. Tables of another size,
- * or whose fields do not say what their functions are, are refused. */
+ * the first use; tests name the one that a run takes (base/fault.h, "operator"). Tables of another
+ * size, or whose fields do not say what their functions are, are refused. */
 const linop_pair *linop_find(const char *name);
 status linop_register(const linop_pair *pair);
 

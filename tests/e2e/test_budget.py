@@ -306,10 +306,10 @@ class Runs(unittest.TestCase):
         self.same(run(of("points"), ranks=3), 1e-11)                    # the two targets' rows are shared out
 
     def test_device(self):
-        self.same(run(of("points"), env={"MOAO_RESIDENT_BACKEND": "cpu"}), 1e-11)
+        self.same(run(of("points"), env={"MOAO_TEST_DEVICE": "cpu"}), 1e-11)
 
     def test_halves(self):
-        r = run(of("points"), "compute.precision=mixed", env={"MOAO_RESIDENT_BACKEND": "cpu", "MOAO_OPERATOR": "half"})
+        r = run(of("points"), "compute.precision=mixed", env={"MOAO_TEST_DEVICE": "cpu", "MOAO_TEST_OPERATOR": "half"})
         self.same(r, 1e-4)
 
     def test_resumed(self):
@@ -334,7 +334,7 @@ class Runs(unittest.TestCase):
         """psf.residual: sensor: the ideal filter's fitting error, noise and the rest, which add up to the variance of its images; lag
         and aliasing are not told apart, which is said."""
         c = of("points")
-        runs = [run(c, "psf.residual=sensor", **kw) for kw in ({}, {"ranks": 3}, {"env": {"MOAO_RESIDENT_BACKEND": "cpu"}})]
+        runs = [run(c, "psf.residual=sensor", **kw) for kw in ({}, {"ranks": 3}, {"env": {"MOAO_TEST_DEVICE": "cpu"}})]
         tables = [table(r) for r in runs]
         for r, t in zip(runs, tables):
             for end in ("", "_LONG"):

@@ -13,7 +13,7 @@ from astropy.io import fits
 from moao_case import Run, moao
 import moao_test
 
-RESIDENT = {"MOAO_RESIDENT_BACKEND": "cpu"}
+RESIDENT = {"MOAO_TEST_DEVICE": "cpu"}
 SMALL = """
 telescope: {diameter: 4 m}
 dm: {nssp: 4}

@@ -79,7 +79,7 @@ class Fit(unittest.TestCase):
 
     def test_by_every_pair(self):
         """Every factor and product computes it, checked by the run: within 1e-4 of dense matrices, on ranks to rounding."""
-        phase, device = "reconstructor.fit=phase", {"MOAO_RESIDENT_BACKEND": "cpu"}
+        phase, device = "reconstructor.fit=phase", {"MOAO_TEST_DEVICE": "cpu"}
         dense = run_text(PAIRS, phase, "compute.verify=full")
         for words, ranks, env, most in ((["compute.factor=tlr"], 1, device, 1e-4), (["compute.product=toeplitz"], 1, device, 1e-4),
                                         (["compute.precision=mixed"], 1, device, 1e-4), ([], 3, {}, 1e-9), ([], 2, device, 1e-9),

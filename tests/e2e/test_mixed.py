@@ -125,7 +125,7 @@ class Mixed(unittest.TestCase):
 
     def test_factor_in_the_host_memory(self):
         """A device that holds the factor in halves only: the same but for rounding."""
-        other = Run(CASE, *MIXED, TWO, env={**RESIDENT, "MOAO_OPERATOR": "fp16_host"})
+        other = Run(CASE, *MIXED, TWO, env={**RESIDENT, "MOAO_TEST_OPERATOR": "fp16_host"})
         for name in filter(checked, self.mixed.quantities()):
             self.assertLess(np.abs(other.quantity(name) - self.mixed.quantity(name)[OF_TWO]).max(), 2e-5, name)
             self.assertLess(np.abs(other.quantity(name)[1] - self.double.quantity(name)[EDGE]).max(), ROUNDING, name)

@@ -48,7 +48,7 @@ def words(pair):
 
 
 def of(pair, *options, **kw):
-    return Run(CASE, *words(pair), *options, env={"MOAO_RESIDENT_BACKEND": "cpu"}, **kw)
+    return Run(CASE, *words(pair), *options, env={"MOAO_TEST_DEVICE": "cpu"}, **kw)
 
 
 class Pairs(unittest.TestCase):
@@ -136,7 +136,7 @@ class Pairs(unittest.TestCase):
 
     def test_resumed(self):
         """A run that goes on keeps its pair, bit for bit, and is refused by the name of another one."""
-        env, options = {"MOAO_RESIDENT_BACKEND": "cpu"}, words("tlr+fp16") + ["compute.targets_per_chunk=1"]
+        env, options = {"MOAO_TEST_DEVICE": "cpu"}, words("tlr+fp16") + ["compute.targets_per_chunk=1"]
         with tempfile.TemporaryDirectory() as folder:
             case, out = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE), os.path.join(folder, "out")
             run = moao_test.Run(case, "-o", out, *options, ranks=1, cwd=folder, env=env)

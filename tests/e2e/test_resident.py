@@ -17,7 +17,7 @@ from moao_case import GOLDEN, ROOT, Run, moao, relative
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 import moao_test  # noqa: E402
 
-RESIDENT = {"MOAO_RESIDENT_BACKEND": "cpu"}
+RESIDENT = {"MOAO_TEST_DEVICE": "cpu"}
 
 # nothing alike or symmetric: sensors of several sizes, turned, shifted and magnified; an odd number of targets
 CASE = """

@@ -48,8 +48,8 @@ class Variables(unittest.TestCase):
             p = moao("check", CASE, env={name: "garbage"}, check=False)
             self.assertEqual(p.returncode, 2, p.stderr)
             self.assertEqual(p.stderr, "moao: %s=garbage: expected one of %s, or nothing\n" % (name, words))
-        p = moao("check", CASE, env={"MOAO_OPERATRO": "tlr", "MOAO_PROGRESS": ""})
-        self.assertIn("warning: MOAO_OPERATRO is no variable of moao: MOAO_OPERATOR is one", p.stderr)
+        p = moao("check", CASE, env={"MOAO_PROGRES": "log", "MOAO_PROGRESS": ""})
+        self.assertIn("warning: MOAO_PROGRES is no variable of moao: MOAO_PROGRESS is one", p.stderr)
 
     def test_no_faults(self):
         """MOAO_FAULT without the library of the tests is refused."""

@@ -167,12 +167,13 @@ class Lab:
         """Command line and environment of `moao run`; ranks 1 runs without mpirun."""
         command = [self.moao, "run", self.case(case) if "/" not in case else case, "-o", out, "-q"] + list(args)
         env = dict({"OMPI_MCA_mpi_yield_when_idle": "1"}, **(env or {}))
-        if ranks > 1:
-            launch = ["mpirun", "-n", str(ranks)]
-            command = launch + (["-x", "LD_PRELOAD=" + self.preload] if preload else []) + command
-        elif preload:
+        if ranks == 1 and preload:
             env["LD_PRELOAD"] = self.preload
-        return command, environment(**env)
+        full = environment(**env)
+        if ranks > 1:
+            libraries = [self.preload] + full.get("LD_PRELOAD", "").split()
+            command = ["mpirun", "-n", str(ranks)] + (["-x", "LD_PRELOAD=" + " ".join(libraries)] if preload else []) + command
+        return command, full
 
     def run(self, command, env, limit=LIMIT, mark=None, cwd=None, before=None):
         """Run a command to its end; processes whose command line has `mark` in it are killed after the limit."""
@@ -215,7 +216,7 @@ class Lab:
         return lock[1]
 
 
-RESIDENT = {"MOAO_RESIDENT_BACKEND": "cpu"}
+RESIDENT = {"MOAO_TEST_DEVICE": "cpu"}
 
 
 # --- judging

@@ -324,7 +324,7 @@ static void run_by(const char *operator, outcome * o) {
                     out,
                     "-q"};
     cmdline cl = {0};
-    setenv("MOAO_OPERATOR", operator, 1);
+    setenv("MOAO_TEST_OPERATOR", operator, 1);
     assert_int_equal(cmdline_parse(sizeof argv / sizeof *argv, argv, "-o -q", &cl), MOAO_OK);
     const status st = run_all(&world, &cl);
     if (st != MOAO_OK)
@@ -407,7 +407,7 @@ int main(int argc, char **argv) {
     if (world.rank == 0 && mkdtemp(folder) == NULL)
         return 1;
     comm_bcast(&world, folder, sizeof folder);
-    setenv("MOAO_RESIDENT_BACKEND", "cpu", 1);
+    setenv("MOAO_TEST_DEVICE", "cpu", 1);
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (linop_register(&pairs[i]) != MOAO_OK)
             return 1;

@@ -88,10 +88,10 @@ static const char *const formats[] = {"compute.factor=tlr", "compute.product=toe
 /* In all formats; where `device` is NULL, each as a machine without a GPU has it. */
 static void compare(int sensors, int nssp, int mirror, const char *device) {
     float dense[MOST] = {0}, other[MOST] = {0};
-    unsetenv("MOAO_RESIDENT_BACKEND");
+    unsetenv("MOAO_TEST_DEVICE");
     const int n = run_case(sensors, nssp, mirror, "compute.factor=dense", dense);
     if (device != NULL)
-        setenv("MOAO_RESIDENT_BACKEND", device, 1);
+        setenv("MOAO_TEST_DEVICE", device, 1);
     for (size_t i = 0; i < FORMATS; i++) {
         assert_int_equal(run_case(sensors, nssp, mirror, formats[i], other), n);
         for (int k = 0; k < n; k++) {

@@ -9,9 +9,15 @@
 __attribute__((visibility("default"))) int moao_test_fault(int rank, const char *where);
 __attribute__((visibility("default"))) const char *moao_test_choice(const char *what);
 
-/* MOAO_TEST_PROJECTION=matrix, filter or raw: how D+ is applied (src/tor/command.h). */
+/* MOAO_TEST_PROJECTION=matrix, filter or raw: how D+ is applied (src/tor/command.h).
+ * MOAO_TEST_OPERATOR: the pair of factor and product on devices, by its name
+ * (src/operator/operator.h). MOAO_TEST_DEVICE=cpu: the backend that serves as a device. */
 const char *moao_test_choice(const char *what) {
-    return strcmp(what, "projection") == 0 ? getenv("MOAO_TEST_PROJECTION") : NULL;
+    const char *word = strcmp(what, "projection") == 0 ? getenv("MOAO_TEST_PROJECTION")
+                       : strcmp(what, "operator") == 0 ? getenv("MOAO_TEST_OPERATOR")
+                       : strcmp(what, "device") == 0   ? getenv("MOAO_TEST_DEVICE")
+                                                       : NULL;
+    return word != NULL && *word != '\0' ? word : NULL;
 }
 
 int moao_test_fault(int rank, const char *where) {
