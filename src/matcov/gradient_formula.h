@@ -60,6 +60,38 @@ MOAO_HD static inline double gradient_near(const matcov_gradient *t, const doubl
     return sum;
 }
 
+/* Two neighbours of a table, whose first one is at an even place. */
+MOAO_HD static inline void gradient_two(const double *c, double v[2]) {
+#ifdef __CUDA_ARCH__
+    const double2 two = *(const double2 *)c;
+    v[0] = two.x, v[1] = two.y;
+#else
+    v[0] = c[0], v[1] = c[1];
+#endif
+}
+
+/* Values of both kinds of a grid of the phase (gradient_near). */
+MOAO_HD static inline void gradient_near_phases(const matcov_gradient *t, const double *near,
+                                                double x, double y, double e[2]) {
+    const int grid = !(fabs(x) < t->inner && fabs(y) < t->inner), n = t->side[grid];
+    const double at[2] = {(x + t->half[grid]) * t->inverse[grid],
+                          (y + t->half[grid]) * t->inverse[grid]};
+    const int i = (int)at[0], j = (int)at[1];
+    const double *c = near + (grid ? 2 * gradient_cells(t, 0) : 0) + ((j - 1) * n + i - 1) * 2;
+    double wx[4], wy[4];
+    gradient_spline(at[0] - i, wx);
+    gradient_spline(at[1] - j, wy);
+    e[0] = e[1] = 0.0;
+    for (int k = 0; k < 4; k++, c += 2 * n) {
+        double v[4][2];
+        for (int l = 0; l < 4; l++)
+            gradient_two(c + 2 * l, v[l]);
+        for (int kind = 0; kind < 2; kind++)
+            e[kind] += wy[k] * (wx[0] * v[0][kind] + wx[1] * v[1][kind] + wx[2] * v[2][kind] +
+                                wx[3] * v[3][kind]);
+    }
+}
+
 /* Interval of a squared separation s >= near2, and its position about the interval's middle. */
 MOAO_HD static inline int gradient_interval(const matcov_gradient *t, double s, double *m) {
 #ifdef __CUDA_ARCH__
@@ -80,19 +112,24 @@ MOAO_HD static inline int gradient_interval(const matcov_gradient *t, double s, 
     return i < GRADIENT_INTERVALS - 1 ? i : GRADIENT_INTERVALS - 1;
 }
 
-/* Covariance of the phase at a point with axis `axis`, the unit vector v in the pupil, of a mean
- * gradient; (dx, dy): the point less the slope's centre on the layer [m]; turn: (cos, sin) of the
- * sensor's rotation. In units of the scale-free structure function. */
-MOAO_HD static inline double gradient_phase(const matcov_gradient *t, const double *values,
-                                            const double v[2], const double turn[2], int axis,
-                                            double dx, double dy) {
-    const double s = dx * dx + dy * dy;
+/* Covariance of the phase at a point with both axes of a mean gradient; (dx, dy): the point less
+ * the slope's centre on the layer [m]; turn: (cos, sin) of the sensor's rotation. In units of the
+ * scale-free structure function. */
+MOAO_HD static inline void gradient_phases(const matcov_gradient *t, const double *values,
+                                           const double turn[2], double dx, double dy,
+                                           double e[2]) {
+    const double s = dx * dx + dy * dy, x = turn[0] * dx + turn[1] * dy,
+                 y = turn[0] * dy - turn[1] * dx;
     double m;
-    if (s < t->near2)
-        return gradient_near(t, values + t->near, axis, turn[0] * dx + turn[1] * dy,
-                             turn[0] * dy - turn[1] * dx);
+    if (s < t->near2) {
+        gradient_near_phases(t, values + t->near, x, y, e);
+        return;
+    }
     const double *c = values + t->radial + (size_t)gradient_interval(t, s, &m) * 2 * GRADIENT_TERMS;
-    return (v[0] * dx + v[1] * dy) * (c[0] + m * (c[1] + m * (c[2] + m * c[3])));
+    double a[2], b[2];
+    gradient_two(c, a), gradient_two(c + 2, b);
+    const double f = a[0] + m * (a[1] + m * (b[0] + m * b[1]));
+    e[0] = x * f, e[1] = y * f;
 }
 
 /* gradient_interval in single precision, whose tables begin at the same octave. */

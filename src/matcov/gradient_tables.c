@@ -160,6 +160,7 @@ static status lay_out(gradient_set *s) {
         s->tables[i].radial = s->nvalue;
         s->tables[i].near = s->nvalue + (size_t)GRADIENT_INTERVALS * 2 * GRADIENT_TERMS;
         s->nvalue = s->tables[i].near + gradient_near_size(&s->tables[i]);
+        s->nvalue += s->nvalue % 2; /* gradient_two */
     }
     TRY(ALLOC(s->values, s->nvalue, "tables of mean gradients"));
 done:

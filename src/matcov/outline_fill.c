@@ -116,7 +116,8 @@ void outline_add(const gradients *g, const layers *lay, int l, const footprint *
     const bool apart = !always && !is_below(OUTLINE_APART, q, a->size * pa.c, b->size * pb.c);
     const pair p = pair_of(g, lay, l, a, b, pa.c, pb.c);
     if (!always && !is_below(OUTLINE_RADIUS, q, a->size * pa.c, b->size * pb.c)) {
-        add_moments(g, &p, ka, kb, q, e);
+        if (a == b || is_below(OUTLINE_MOMENTS, q, a->size * pa.c, b->size * pb.c))
+            add_moments(g, &p, ka, kb, q, e);
         return;
     }
     const layer_function f = function_of(lay, l);
@@ -149,11 +150,11 @@ void outline_add_phase(const gradients *g, const layers *lay, int l, double x, d
         return;
     const layer_function d = function_of(lay, l);
     const double turn[2] = {cos(f->rot), sin(f->rot)};
-    const double axis[2][2] = {{turn[0], turn[1]}, {-turn[1], turn[0]}};
+    double square[2];
     outline_point(&d, &f->outline, f->outline.number[k], &p, x, y, apart, scale * lay->coef[l], e);
+    gradient_phases(&g->tables[table], g->values, turn, q[0], q[1], square);
     for (int i = 0; i < 2; i++)
-        e[i] -= scale * lay->coef[l] / f->size *
-                gradient_phase(&g->tables[table], g->values, axis[i], turn, i, q[0], q[1]);
+        e[i] -= scale * lay->coef[l] / f->size * square[i];
 }
 
 static int subaperture(const gradient_slopes *s, int k) {

@@ -16,6 +16,15 @@
 #define OUTLINE_SAME (2.0 / 7.0)
 /* Separation, in the same sizes, from which on few nodes serve. */
 #define OUTLINE_APART 2.3
+/* The same beyond which second moments change less than 1e-5 of the slope variance; between two
+ * sensors they are left out there. Within one they decide its smallest eigenvalues. */
+#define OUTLINE_MOMENTS 16.0
+
+#ifdef __CUDA_ARCH__ /* several nodes wait for their tables at a time */
+#define OUTLINE_UNROLL _Pragma("unroll 4")
+#else
+#define OUTLINE_UNROLL
+#endif
 
 /* Where a layer has the place p of the pupil: at c p + of [m]. */
 typedef struct {
@@ -34,6 +43,7 @@ OUTLINE_WHERE static inline void outline_sets(OUTLINE_LAYER layer, const matcov_
         const double x = pa->c * a->x[sa][i] + pa->of[0] - pb->of[0];
         const double y = pa->c * a->y[sa][i] + pa->of[1] - pb->of[1];
         double sum[2] = {0.0, 0.0};
+        OUTLINE_UNROLL
         for (int j = b->first[sb][ib]; j < b->first[sb][ib + 1]; j++) {
             const double dx = x - pb->c * b->x[sb][j], dy = y - pb->c * b->y[sb][j];
             const double d = OUTLINE_STRUCTURE(layer, dx * dx + dy * dy);
@@ -66,15 +76,15 @@ MOAO_HD static inline void outline_whole(const matcov_gradient *phase, const dou
                                          double x, double y, const double turn[2], bool apart,
                                          double factor, double e[4]) {
     const int set = apart ? 2 : 1;
-    const double axis[2][2] = {{turn[0], turn[1]}, {-turn[1], turn[0]}};
-    for (int i = a->first[set][ia]; i < a->first[set][ia + 1]; i++)
+    for (int i = a->first[set][ia]; i < a->first[set][ia + 1]; i++) {
+        double f[2];
+        gradient_phases(phase, values, turn, pa->c * a->x[set][i] + pa->of[0] - x,
+                        pa->c * a->y[set][i] + pa->of[1] - y, f);
         for (int b = 0; b < 2; b++) {
-            const double f = factor * gradient_phase(phase, values, axis[b], turn, b,
-                                                     pa->c * a->x[set][i] + pa->of[0] - x,
-                                                     pa->c * a->y[set][i] + pa->of[1] - y);
-            e[2 * b] += f * a->w[set][0][i];
-            e[2 * b + 1] += f * a->w[set][1][i];
+            e[2 * b] += factor * f[b] * a->w[set][0][i];
+            e[2 * b + 1] += factor * f[b] * a->w[set][1][i];
         }
+    }
 }
 
 /* e[axis] += factor times the covariance of the phase at (x, y) on the layer [m] with outline i. */
@@ -82,6 +92,7 @@ OUTLINE_WHERE static inline void outline_point(OUTLINE_LAYER layer, const matcov
                                                const outline_place *po, double x, double y,
                                                bool apart, double factor, double e[2]) {
     const int set = apart ? 2 : 1;
+    OUTLINE_UNROLL
     for (int k = o->first[set][i]; k < o->first[set][i + 1]; k++) {
         const double dx = x - po->of[0] - po->c * o->x[set][k],
                      dy = y - po->of[1] - po->c * o->y[set][k];
@@ -106,7 +117,11 @@ MOAO_HD static inline void outline_table(const matcov_gradient *t, const double 
             e[k] += factor * gradient_near(t, values + t->near, axes[k / 2].kind[k % 2], x, y);
         return;
     }
-    const double *k = values + t->radial + (size_t)gradient_interval(t, s, &m) * 2 * GRADIENT_TERMS;
+    const double *at =
+        values + t->radial + (size_t)gradient_interval(t, s, &m) * 2 * GRADIENT_TERMS;
+    double k[8];
+    for (int i = 0; i < 8; i += 2)
+        gradient_two(at + i, k + i);
     const double P = factor * (k[0] + m * (k[1] + m * (k[2] + m * k[3])));
     const double Q = factor * (k[4] + m * (k[5] + m * (k[6] + m * k[7])));
     for (int b = 0; b < 2; b++) {
@@ -117,18 +132,18 @@ MOAO_HD static inline void outline_table(const matcov_gradient *t, const double 
 }
 
 /* e += factor times what the second moments of outline i add to outline_table, beyond
- * OUTLINE_RADIUS: second differences of the covariance over a subaperture. c: the outline's scale
- * on the layer. */
+ * OUTLINE_RADIUS: second differences of the covariance over a subaperture. c:
+ * the outline's scale on the layer. */
 MOAO_HD static inline void outline_moments(const matcov_gradient *t, const double *values,
                                            const gradient_axes axes[2], const matcov_outline *o,
                                            int i, double c, double dx, double dy, double factor,
                                            double e[4]) {
     const double *m = o->moments + 6 * i;
+    outline_table(t, values, axes, dx, dy, -2.0 * factor * (m[2] + m[5]), e);
     for (int k = 0; k < 2; k++) {
         const double x = c * m[3 * k], y = c * m[3 * k + 1], f = factor * m[3 * k + 2];
         outline_table(t, values, axes, dx + x, dy + y, f, e);
         outline_table(t, values, axes, dx - x, dy - y, f, e);
-        outline_table(t, values, axes, dx, dy, -2.0 * f, e);
     }
 }
 
