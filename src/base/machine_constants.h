@@ -12,6 +12,14 @@
  * 2048 (5.1 rounds). */
 #define MACHINE_PANEL 2816
 #define MACHINE_PANEL_FP16 4224
+/* Columns of a panel of smaller systems, from these numbers of measurements on: on a GPU; on the
+ * CPUs of all ranks, with blocks of that size. */
+#define MACHINE_LARGE 4096
+#define MACHINE_VERY_LARGE 32768
+#define MACHINE_PANEL_SMALL 256
+#define MACHINE_PANEL_MIDDLE 1024
+#define MACHINE_PANEL_CPU 512
+#define MACHINE_BLOCK_CPU 128
 /* Rows of a product of the Cholesky factor: what it reads and writes then stays in the second-level
  * cache of a GPU, which a product with a narrow strip that is as long as the matrix leaves (H200,
  * strips of 1024 columns: 57 instead of 50 TFLOP/s, as much as with strips of 4096). */
@@ -30,6 +38,15 @@
  * 0.51 a target takes 0.125 s instead of 0.16 (bench/results/mixed-h200.txt). */
 #define MACHINE_LATTICE_MEASUREMENTS 32768
 #define MACHINE_LATTICE_SHARE 0.25
+
+/* What a method has to win over another one: one part in so many. */
+#define MACHINE_GAIN 20
+/* Rows of W on a rank of CPUs beyond which more gain little: receiving the panels is then a few
+ * percent of the products' time (docs/scaling.md), and checkpoints still come after minutes. */
+#define MACHINE_ROWS_PER_RANK 24576
+/* Measurements up to which a second thread does not pay; the work of a step grows as their square.
+ */
+#define MACHINE_ONE_THREAD 1500.0
 
 /* --- times of a GPU, for forecasts: an H200 (docs/figures.json) */
 

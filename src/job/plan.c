@@ -14,10 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of W on a rank beyond which more gain little: receiving the panels is then a few percent of
- * the products' time (docs/scaling.md), and checkpoints still come after minutes. */
-#define ROWS_PER_RANK 24576
-
 static int ceil_div(int a, int b) {
     return (a + b - 1) / b;
 }
@@ -140,8 +136,9 @@ static status choose_grid(const params *par, plan *p) {
 }
 
 static void choose_panels(const params *par, const sys *s, plan *p) {
-    p->block = par->compute_block > 0 ? par->compute_block : 128;
-    p->width = par->compute_panel > 0 ? (size_t)par->compute_panel : s->m >= 4096 ? 512 : 256;
+    const size_t chosen = s->m >= MACHINE_LARGE ? MACHINE_PANEL_CPU : MACHINE_PANEL_SMALL;
+    p->block = par->compute_block > 0 ? par->compute_block : MACHINE_BLOCK_CPU;
+    p->width = par->compute_panel > 0 ? (size_t)par->compute_panel : chosen;
     p->width = (p->width + (size_t)p->block - 1) / (size_t)p->block * (size_t)p->block;
 }
 
@@ -281,7 +278,8 @@ static void choose_chunk(const request *q, const machine *m, int chunk, plan *p)
     const sys *s = q->s;
     const int nrank = p->nrank;
     const int g = p->group_size, ngroup = nrank / g, nl = ceil_div(sys_commands(s), g);
-    int kg = ceil_div(s->ntarget, ngroup), most = ROWS_PER_RANK / nl > 1 ? ROWS_PER_RANK / nl : 1;
+    int kg = ceil_div(s->ntarget, ngroup),
+        most = MACHINE_ROWS_PER_RANK / nl > 1 ? MACHINE_ROWS_PER_RANK / nl : 1;
     if (chunk > 0 || s->fit.ndir > 0) /* one W for all */
         most = chunk > 0 ? ceil_div(chunk, ngroup) : kg;
     kg = kg < most ? kg : most;
@@ -504,11 +502,7 @@ status plan_check_host(const plan *p, const machine *m) {
         (double)m->available / 1e9);
 }
 
-/* Measurements up to which a second thread does not pay; the work of a step grows as their square.
- */
-#define ONE_THREAD 1500.0
-
 int plan_threads(const sys *s, int cores) {
-    double most = floor(pow((double)s->m / ONE_THREAD, 2));
+    double most = floor(pow((double)s->m / MACHINE_ONE_THREAD, 2));
     return most >= cores ? cores : most > 1 ? (int)most : 1;
 }

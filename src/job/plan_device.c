@@ -39,7 +39,10 @@ static size_t width_of(const linop_pair *pair, size_t m, size_t asked) {
     const size_t large = pair->product->width > 0 && pair->factor->host == NULL
                              ? (size_t)pair->product->width
                              : MACHINE_PANEL;
-    const size_t width = asked > 0 ? asked : m >= 32768 ? large : m >= 4096 ? 1024 : 256;
+    const size_t width = asked > 0                 ? asked
+                         : m >= MACHINE_VERY_LARGE ? large
+                         : m >= MACHINE_LARGE      ? MACHINE_PANEL_MIDDLE
+                                                   : MACHINE_PANEL_SMALL;
     return width < m ? width : m;
 }
 

@@ -9,9 +9,6 @@
 
 #include <math.h>
 
-/* What has to be won: one part in so many. */
-#define GAIN 20
-
 /* Times [s] that targets share, and of each target. */
 typedef struct {
     double common, target;
@@ -125,5 +122,5 @@ bool plan_toeplitz_pays(const request *q) {
     const double all = ne * (dense.common + nt * dense.target);
     const double less =
         ne * (MACHINE_PASS + grid.common + nt * grid.target) + first + samples * sample;
-    return less < (1 - 1.0 / GAIN) * all && all - less >= q->par->compute_auto_saves;
+    return less < (1 - 1.0 / MACHINE_GAIN) * all && all - less >= q->par->compute_auto_saves;
 }
