@@ -186,7 +186,7 @@ class Psf:
                 ("CRPIX1", m // 2 + 1.0, "the axis"), ("CRPIX2", n // 2 + 1.0, "the axis"),
                 ("CDELT1", self.pixel / 1e3, "[arcsec]"), ("CDELT2", self.pixel / 1e3, "[arcsec]"),
                 ("CUNIT1", "arcsec", ""), ("CUNIT2", "arcsec", ""),
-                ("WAVELEN", self.wavelength, "[um] wavelength"), ("XTARGET", self.x, "[arcsec] direction of the target"),
+                ("WAVELEN", self.wavelength, "[um] wavelength"), ("BAND", self.band, "photometric band, blank: one wavelength"), ("XTARGET", self.x, "[arcsec] direction of the target"),
                 ("YTARGET", self.y, "[arcsec]"), ("STREHL", self.strehl, "Strehl ratio"),
                 ("FRACTION", self.fraction, "share of all the light inside the image"),
                 ("EXPOSURE", "long" if self.exposure is None else self.exposure, "from 1, or long"),

@@ -20,6 +20,8 @@ def flat_table(run, exposure=None):
         t[key].unit = unit
     t["wavelength"] = np.tile(run.lambdas, run.nt)
     t["wavelength"].unit = "um"
+    if any(run.bands):
+        t["band"] = np.tile(run.bands, run.nt)
     for name in run.quantities:
         values = np.asarray(run.value(name, None, exposure), float).reshape(nl, run.nt)
         t[name.lower()] = values.T.ravel()
@@ -56,7 +58,7 @@ def _picture(run):
     """The map of the Strehl ratio as an <img>, "" where matplotlib is not installed."""
     try:
         from . import plots_panels
-        f = plots_panels.panel(run, "strehl", wavelength=run.lambdas[-1])
+        f = plots_panels.panel(run, "strehl", wavelength=run.waves[-1])
     except ImportError:
         return ""
     return '<img alt="Strehl ratio over the field" src="data:image/png;base64,%s">' % base64.b64encode(_png(f)).decode()
@@ -66,11 +68,11 @@ def page(run):
     """HTML of a few lines: what was computed, the figures of merit, the map."""
     names = [n for n in run.quantities if n in ("STREHL", "FWHM") or n.startswith("EE_")]
     rows = []
-    for il, wave in enumerate(run.lambdas):
+    for il in range(run.nl):
         for name in names:
             v = run.column_long(name)[il]
             v = v[np.isfinite(v)]
-            cells = ["%.4g um" % wave, name + (" [%s]" % run.unit(name) if run.unit(name) else "")]
+            cells = [run.wave_words(il), name + (" [%s]" % run.unit(name) if run.unit(name) else "")]
             cells += ["%.4g" % x for x in (v.mean(), v.min(), v.max())] if len(v) else ["-"] * 3
             rows.append("<tr>%s</tr>" % "".join("<td>%s</td>" % html.escape(c) for c in cells))
     head = "%d targets, %d exposures, r0 %.3g m, zenith %.3g deg; %d sensors; %s" % (

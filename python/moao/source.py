@@ -32,10 +32,11 @@ def clear_cache() -> None:
     shutil.rmtree(cache_folder(), ignore_errors=True)
 
 
-def psf(x: Union[float, Sequence[float]], y: Union[float, Sequence[float]], wavelength: float, case: Union[Case, Source] = "demo",
+def psf(x: Union[float, Sequence[float]], y: Union[float, Sequence[float]], wavelength: Union[float, str], case: Union[Case, Source] = "demo",
         ranks: Optional[int] = None, gpu: Union[str, bool] = "auto", settings: Optional[Dict[str, Any]] = None,
         cache: Optional[str] = None) -> Union[Psf, List[Psf]]:
-    """The long-exposure PSF of a case in a direction (x, y) [arcsec] at a wavelength [um], as a Psf; of several directions a list.
+    """The long-exposure PSF of a case in a direction (x, y) [arcsec] at a wavelength [um], or integrated over a band ("K"), as a Psf;
+    of several directions a list.
 
     case: a Case, a file, the name of a shipped case, or nested parameters; its own targets and wavelengths do not count. settings: keys
     that are set on it. cache: folder of what is kept, instead of the user's. Directions of one call are computed together, which
@@ -47,13 +48,15 @@ def psf(x: Union[float, Sequence[float]], y: Union[float, Sequence[float]], wave
     made = (case if isinstance(case, Case) else Case(case)).copy()
     made.update(dict(settings or {}))
     made.targets = list(zip(xs.tolist(), ys.tolist()))
-    made.update({"psf.wavelengths": [float(wavelength)], "output.psf": "long"})
+    wanted = wavelength if isinstance(wavelength, str) else float(wavelength)
+    made.update({"output.psf": "long"})
+    made.update({"psf.bands": [wanted]} if isinstance(wanted, str) else {"psf.wavelengths": [wanted]})
     key = _key(made, xs, ys, gpu)
     if key not in _kept:
         text = made.text
         name = hashlib.sha1((text + str(gpu)).encode()).hexdigest()[:20]
         run = made.run(ranks=ranks, gpu=gpu, folder=os.path.join(cache or cache_folder(), name), progress=None)
-        _kept[key] = list(run.psfs(wavelength=float(wavelength)))
+        _kept[key] = list(run.psfs(wavelength=wanted))
         while sum(len(v) for v in _kept.values()) > MOST and len(_kept) > 1:
             _kept.popitem(last=False)
     _kept.move_to_end(key)

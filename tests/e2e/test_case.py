@@ -206,6 +206,8 @@ class Case(unittest.TestCase):
         self.assertEqual((os.stat(os.path.join(cache, runs[0], "maps.fits")).st_mtime_ns, os.listdir(cache)), (when, runs))
         write_case(file, QUICK_CASE.replace("r0: 15 cm", "r0: 10 cm"))
         self.assertLess(moao.psf(3, -4, 2.2, case=file, settings=settings, cache=cache).strehl, one.strehl)
+        band = moao.psf([3], [-4], "K", case=file, settings=settings, cache=cache)[0]
+        self.assertEqual(band.band, "K")
         with self.assertRaisesRegex(moao.MoaoError, "expected directions"):
             moao.psf(float("nan"), 0, 2.2, case=file)
 
