@@ -33,7 +33,7 @@ static void commands(int64_t n, double alpha, const double *p, double beta, doub
         multiply('N', 'N', v, n, t, alpha, dplus, v, p, t, beta, c, v);
 }
 
-/* B = P Ctm0, v x m: in double precision, and by halves in three products (P = D': in single
+/* B = P Ctm0, v x m: in double precision, and in split FP16 in three products (P = D': in single
  * precision). */
 static void right_side(void) {
     for (int64_t j = 0, n; j < m; j += n) {
@@ -312,7 +312,7 @@ static void solve_fp16(const fp16_factor_options *o, const arguments *g1, const 
            (int)o->tile, (int)o->panel, (int)o->depth, clocked(&from),
            1e-9 * (double)fp16_factor_bytes(m, o), (int)n);
     if (info != 0)
-        check(status_fail(MOAO_NUMERIC, "factor in halves: info %d", info));
+        check(status_fail(MOAO_NUMERIC, "factor in split FP16: info %d", info));
     for (int k = 0; k < g1->naccuracy; k++) {
         check(fp16_factor_choose(f, g1->accuracy[k]));
         printf("  accuracy %-7.1g share %.3f\n", g1->accuracy[k], fp16_factor_share(f));
@@ -336,7 +336,7 @@ static void solve_fp16(const fp16_factor_options *o, const arguments *g1, const 
         const outcome kept = judge(p, full);
         check(be->sync(ctx));
         be->release(ctx, full);
-        printf("  the same, first halves of W:");
+        printf("  the same, upper parts of W:");
         print_outcome(&kept, ref);
     }
     be->release(ctx, room);

@@ -264,7 +264,7 @@ static void bench_ctm_both(const sys *s, backend_cov_target *v, int nlayer, floa
         for (int w = range[k][0]; w < range[k][1]; w++)
             numbers += 2.0 * s->sensors[w].nsub * (double)s->t;
         if (k == 0)
-            line("Ctm, both axes, in halves", TIME(ctm_fp16(s, v, (uint16_t *)(void *)a)), numbers,
+            line("Ctm, both axes, in FP16", TIME(ctm_fp16(s, v, (uint16_t *)(void *)a)), numbers,
                  numbers * nlayer, -1);
         line(what[k], TIME(ctm_both(s, v, range[k][0], range[k][1], a)), numbers, numbers * nlayer,
              -1);

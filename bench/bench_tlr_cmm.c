@@ -222,7 +222,7 @@ static void say_steps(const tlr_report *r) {
 }
 
 static tlr_options o = {
-    .cut = -1, .seed = 1, .singles = true, .mixed = true, .timed = true, .parts = -1};
+    .cut = -1, .seed = 1, .fp32 = true, .mixed = true, .timed = true, .parts = -1};
 static tlr_group group;
 static int repeat = 1;
 
@@ -293,7 +293,7 @@ static tlr *bench_compressed(int64_t tile, double part, tlr_cmm *c) {
            o.tau, (long long)k.order, k.bytes / 1e9, k.bytes_dense / 1e9, k.mean,
            (long long)k.dense, (long long)k.tiles, (long long)k.empty);
     if (o.host)
-        printf("    %.1f GB came from the host's memory, up to %d super-panels at a time\n",
+        printf("    %.1f GB came from the host's memory, up to %d block columns at a time\n",
                report.fetched / 1e9, report.together);
     if (o.distributed)
         printf("    of these %.3f GB on the first rank\n", k.here / 1e9);

@@ -148,10 +148,10 @@ static unsigned long long solve_rows(const tlr *l, int64_t n, int64_t v) {
     return bits;
 }
 
-/* Two triangles by products of FP16 numbers in several ways, terms and of these with columns in FP16
- * (tlr_set_split; 0 terms: in the precision of the factor's products, once): seconds of the second
- * of two calls, and |X - first| / |first|. *first: X of the first way, the caller's, unless it is
- * there already. */
+/* Two triangles by products of FP16 numbers in several ways, terms and of these with columns in
+ * FP16 (tlr_set_split; 0 terms: in the precision of the factor's products, once): seconds of the
+ * second of two calls, and |X - first| / |first|. *first: X of the first way, the caller's, unless
+ * it is there already. */
 typedef std::vector<std::array<int, 2>> Ways;
 static void solve_ways(tlr *l, int64_t n, int64_t v, const Ways &ways, double **first) {
     double *w = (double *)bench_alloc(8 * n * v);
@@ -173,7 +173,8 @@ static void solve_ways(tlr *l, int64_t n, int64_t v, const Ways &ways, double **
             OK(cublasDaxpy_v2_64(blas, n * v, &minus, *first, 1, w, 1));
             OK(cublasDnrm2_v2_64(blas, n * v, w, 1, &error));
         }
-        printf("#   two triangles with %lld rows, %d terms, %d of halves: %.3f s, off by %.1e\n",
+        printf("#   two triangles with %lld rows, %d terms, %d with FP16 columns: %.3f s, off by "
+               "%.1e\n",
                (long long)v, way[0], way[1], t, error / norm);
         fflush(stdout);
     }
@@ -218,8 +219,8 @@ static void transfers_alone(const tlr *l, const tlr_layout *at, int64_t b, doubl
 static void say_apart(const tlr *l, const tlr_layout *at, int64_t b, const tlr_report *r) {
     double gb[2];
     transfers_alone(l, at, b, gb);
-    printf("#   %.1f GB came from the host's memory (whole for each super-panel: %.1f; only the "
-           "rows it uses: %.1f), up to %d super-panels at a time; pinned memory took %.2f s\n",
+    printf("#   %.1f GB came from the host's memory (whole for each block column: %.1f; only the "
+           "rows it uses: %.1f), up to %d block columns at a time; pinned memory took %.2f s\n",
            1e-9 * r->fetched, gb[0], gb[1], r->together, pinning);
 }
 
@@ -232,14 +233,17 @@ typedef struct {
 /* first: NULL, or X of solves by factors with halves and without (solve_ways). */
 static made_factor mosaic_factor(Slopes *s, int64_t b, double tau, int64_t cut, int how, bool timed,
                                  double **first = NULL) {
-    static const char *const name[] = {
-        "doubles",           "singles",     "singles in the host's memory",
-        "columns as halves", "three terms", "three terms, columns as halves"};
+    static const char *const name[] = {"FP64",
+                                       "FP32",
+                                       "FP32 in the host's memory",
+                                       "columns as halves",
+                                       "three terms",
+                                       "three terms, columns as halves"};
     const bool terms = how >= IN_TERMS;
     tlr_options o = options(tau, 0, 0, cut);
     made_factor made = {};
     o.timed = timed;
-    o.singles = how >= SINGLES;
+    o.fp32 = how >= SINGLES;
     o.host = how == HOST;
     o.mixed = terms;
     o.terms = terms ? 3 : 0;

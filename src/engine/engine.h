@@ -1,5 +1,5 @@
 /* What computes on a rank: a device of a backend, with the covariances of the current profile. The
- * stages and the operators work with it, on the CPU and on a GPU alike. Work goes into the stream
+ * stages and the operators work with it, on the CPU and on a GPU. Work goes into the stream
  * of ctx unless a function says that it waits. */
 #ifndef MOAO_ENGINE_H
 #define MOAO_ENGINE_H

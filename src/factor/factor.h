@@ -17,7 +17,10 @@
  * factor is compressed, of each tile a part of Frobenius norm noise 2^(-level / FACTOR_OCTAVE) may
  * be dropped, noise the least eigenvalue of a subaperture's noise. */
 #define FACTOR_OCTAVE 8
-#define FACTOR_LEVEL 24 /* at first: an eighth of the noise */
+#define FACTOR_LEVEL 24 /* at first: an eighth of the noise, */
+#define FACTOR_LEVEL_FP16                                                                          \
+    56 /* with products in FP16 1/128: W then needs one refinement at most                         \
+        */
 /* |B0 - W Cmm0| / |B0| of a W that is refined, at most: images of the residual phase, which feel it
  * in first order, change by less than that; a factor in split FP16 leaves 8e-5. */
 #define FACTOR_REFINED 4e-5
@@ -47,8 +50,8 @@ typedef struct factor_kind {
     bool compressed; /* look and ranks say what it is like, and its accuracy is chosen by results */
     bool split;      /* it is in split FP16 and solves by fp16_factor_divide (factor/fp16.h) */
     bool on_host;    /* it is kept, or computed, in the host's memory */
-    bool lends_panel; /* `panel` of the factor is set */
-    int levels;       /* of accuracy of W that differ in the solve, 0: none */
+    bool shares_panel; /* `panel` of the factor is set */
+    int levels;        /* of accuracy of W that differ in the solve, 0: none */
 
     /* Adds items of memory to a plan (plan_add). */
     void (*bytes)(const sys *s, plan *p);
@@ -61,10 +64,11 @@ typedef struct factor_kind {
 
     /* NULL: nothing. Memory of n targets (W, Y), which a factor can use while no W is alive,
      * follows `ground` doubles: the first of them the factor's own all the time, `kept` of the
-     * product. room: doubles from the start of all that it wants; lend says where it starts. */
+     * product. room: doubles from the start of all that it wants; set_workspace says where it
+     * starts. */
     int64_t (*ground)(const factor *f);
     int64_t (*room)(const factor *f, int n, int64_t kept);
-    status (*lend)(factor *f, int n, double *room, int64_t kept);
+    status (*set_workspace)(factor *f, int n, double *room, int64_t kept);
 
     /* Collective. Cmm0 of a profile and its factor; times and flops, here and in solve, go into the
      * report. *minor: order of the first leading minor that is not positive, as far as this rank
@@ -96,7 +100,7 @@ struct factor { /* the first member of each kind's own struct */
     engine *e;
     factor_accuracy accuracy; /* of the next make and solves; make may leave a higher one */
     bool refines;             /* W is refined, whatever accuracy says: the product needs it */
-    double *panel;            /* lends_panel: m x width, anybody's between its functions */
+    double *panel;            /* shares_panel: m x width, anybody's between its functions */
     double *spare;            /* where refine is: rows of W of a target x m, once W was refined */
 };
 
@@ -105,6 +109,7 @@ extern const factor_kind factor_host;        /* in the host's memory, streamed f
 extern const factor_kind factor_fp16;        /* split FP16 on the device, computed there */
 extern const factor_kind factor_fp16_host;   /* the same, computed in the host's memory */
 extern const factor_kind factor_tlr;         /* compressed by tiles */
+extern const factor_kind factor_tlr_host;    /* the same, out of core: in the host's memory */
 extern const factor_kind factor_distributed; /* block-cyclic over the ranks (ScaLAPACK) */
 
 #endif

@@ -37,7 +37,7 @@ typedef struct {
     backend_cov_target *target; /* of which that is */
     void *work;                 /* of solves */
     size_t lwork;
-    double *room; /* lent: split FP16 parts of L, */
+    double *room; /* in the workspace: split FP16 parts of L, */
     int64_t kept; /* and so many doubles of the product */
 } split_factor;
 
@@ -113,14 +113,14 @@ static int64_t split_room(const factor *base, int n, int64_t kept) {
     return ground + max_of(some, factor_host.room(x->passing, fp16_host_targets(n), 0));
 }
 
-static status split_lend(factor *base, int n, double *room, int64_t kept) {
+static status split_set_workspace(factor *base, int n, double *room, int64_t kept) {
     split_factor *x = (split_factor *)base;
     x->room = room;
     x->kept = kept;
     x->made.a = room;
     return x->passing == NULL ? MOAO_OK
-                              : factor_host.lend(x->passing, fp16_host_targets(n),
-                                                 room + fp16_place(base->e->m) + kept, 0);
+                              : factor_host.set_workspace(x->passing, fp16_host_targets(n),
+                                                          room + fp16_place(base->e->m) + kept, 0);
 }
 
 static status take_memory(split_factor *x) {
@@ -356,8 +356,8 @@ int fp16_factor_w_exponent(const factor *base) {
 
 #define FP16_TABLE                                                                                 \
     .size = sizeof(factor_kind), .word = "dense", .split = true, .levels = 3,                      \
-    .close = split_close, .ground = split_ground, .room = split_room, .lend = split_lend,          \
-    .make = split_make, .expected = expected
+    .close = split_close, .ground = split_ground, .room = split_room,                              \
+    .set_workspace = split_set_workspace, .make = split_make, .expected = expected
 
 const factor_kind factor_fp16 = {.name = "fp16", .bytes = bytes, .open = split_open, FP16_TABLE};
 const factor_kind factor_fp16_host = {.name = "fp16_host",

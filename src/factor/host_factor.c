@@ -19,7 +19,7 @@ typedef struct {
     int64_t b;        /* columns of a panel of L, a multiple of the engine's width */
     int npanel;       /* of them */
     double **panel;   /* [npanel] on the host: rows from the panel's first column to m, packed */
-    double *room;     /* on the device, lent: two panels of L in turn */
+    double *room;     /* on the device, in the workspace: two panels of L in turn */
     double *slice[2]; /* on the device, m x width each */
     int *info;        /* [npanel] on the device */
 } streamed;
@@ -303,7 +303,7 @@ done:
     return st;
 }
 
-static status streamed_lend(factor *base, int n, double *room, int64_t kept) {
+static status streamed_set_workspace(factor *base, int n, double *room, int64_t kept) {
     streamed *o = (streamed *)base;
     status st;
     o->room = room + kept;
@@ -355,13 +355,13 @@ const factor_kind factor_host = {
     .word = "host",
     .together = true,
     .on_host = true,
-    .lends_panel = true,
+    .shares_panel = true,
     .bytes = bytes,
     .host = host_bytes,
     .open = streamed_open,
     .close = streamed_close,
     .room = streamed_room,
-    .lend = streamed_lend,
+    .set_workspace = streamed_set_workspace,
     .make = streamed_make,
     .solve = streamed_solve,
 };

@@ -32,34 +32,69 @@ typedef struct {
     int64_t tile;
     bool fp16; /* the factor's columns that may be are kept as such */
     bool distributed;
+    bool out_of_core; /* block columns are kept in the host's memory */
     tlr_cmm cmm;
     tlr_group group; /* whose members make a factor together */
     tlr *l;
     double noise; /* least of a slope [arcsec^2] */
     tlr_report made;
-    bool say;
-    double *lent;    /* memory of the targets, while none has a W */
+    bool say, told;
+    double *area;    /* memory of the targets, while none has a W */
     double *x;       /* tlr_refine_doubles: v x m, W in the order of the tiles */
     tlr_refine fine; /* of products that need a refined W */
 } compressed;
 
+static size_t least_of(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* Of a factor out of core the blocks on the diagonal stay on the device. */
+static size_t diagonal(size_t m, int64_t tile) {
+    return m * least_of((size_t)tlr_cmm_width(tile), m) * sizeof(double);
+}
+
+/* What a factor is made in: block columns, and intermediate products. On a device the next block
+ * column is there too, and more of these, which take what they get; where several ranks make it,
+ * messages take less than what each has not to compress. */
+static size_t made_in(size_t m, int64_t tile, bool on_cpu) {
+    const size_t columns = diagonal(m, tile);
+    return on_cpu ? 3 * columns + least_of(4 * columns, (size_t)3 << 30)
+                  : 4 * columns + ((size_t)5 << 30);
+}
+
 /* How much compression saves is predicted (engine/plan.h), or half of the triangle. */
-static void bytes(const sys *s, plan *p) {
+static void add_bytes(const sys *s, bool out_of_core, plan *p) {
     const size_t m = s->m, v = (size_t)p->rows, d = sizeof(double);
-    const int64_t tile = p->tile;
-    const size_t bcol = (size_t)tlr_cmm_width(tile), wide = bcol < m ? bcol : m;
     double factor = p->compressed > 0 ? p->compressed : (double)(m * m / 4 * d);
     if (p->members > 1) /* the blocks on the diagonal are replicated */
-        factor = factor / p->members + (double)(m * wide * d);
-    plan_add(p, "compressed factor of Cmm0", (size_t)factor + m * wide / 4 * d);
-    /* on a device the next block column is there too, and more of intermediate products, which take
-     * what they get; where several ranks make it, messages take less than what each has not to
-     * compress */
-    const size_t columns = m * wide * d, most = (size_t)(p->host ? 3 : 5) << 30;
-    const size_t products = p->host && 4 * columns < most ? 4 * columns : most;
-    plan_add(p, "what it is made in", (p->host ? 3 : 4) * columns + products);
+        factor = factor / p->members + (double)diagonal(m, p->tile);
+    if (out_of_core)
+        plan_add(p, "diagonal blocks of the compressed factor", diagonal(m, p->tile));
+    else
+        plan_add(p, "compressed factor of Cmm0", (size_t)factor + diagonal(m, p->tile) / 4);
+    if (!out_of_core)
+        plan_add(p, "what it is made in", made_in(m, p->tile, p->host));
     plan_add(p, "panel of Cmm0 or of Cmm of an exposure", m * p->width * d);
     plan_add(p, "W in the order of tiles, a residual", 2 * v * m * d);
+    p->least = m * (size_t)tlr_cmm_widest(s) * d; /* columns of a sensor, while it is made */
+    if (out_of_core) { /* before W and the residual, too, but for those */
+        const size_t all = p->least + made_in(m, p->tile, p->host), own = 2 * v * m * d;
+        p->least = all > own ? all - own : 0;
+    }
+}
+
+static void bytes(const sys *s, plan *p) {
+    add_bytes(s, false, p);
+}
+
+static void bytes_out_of_core(const sys *s, plan *p) {
+    add_bytes(s, true, p);
+}
+
+/* Half of the dense triangle: ranks are not known here. */
+static size_t host_bytes(size_t m, size_t v, size_t width, int targets) {
+    (void)v, (void)width, (void)targets;
+    return m * m / 4 * sizeof(double);
 }
 
 static void compressed_close(factor *base) {
@@ -68,10 +103,9 @@ static void compressed_close(factor *base) {
         return;
     const engine *e = base->e;
     tlr_close(o->l);
-    if (o->base.spare != o->fine.r)
-        e->be->release(e->ctx, o->base.spare);
     tlr_refine_close(&o->fine);
-    void *const mine[] = {o->base.panel, o->x};
+    void *const mine[] = {o->base.panel, o->out_of_core ? NULL : o->x,
+                          o->out_of_core ? NULL : o->base.spare};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         e->be->release(e->ctx, mine[i]);
     tlr_cmm_close(&o->cmm);
@@ -79,27 +113,31 @@ static void compressed_close(factor *base) {
     free(o);
 }
 
-static status compressed_open(engine *e, const plan *p, const double *proj, factor **out) {
+static status open_kind(engine *e, const plan *p, const factor_kind *kind, factor **out) {
     compressed *o = NULL;
     status st = ALLOC(o, 1, "compressed factor");
-    (void)proj;
     if (st == MOAO_OK) {
-        o->base = (factor){.kind = &factor_tlr, .e = e};
+        o->base = (factor){.kind = kind, .e = e};
         o->v = p->rows;
         o->say = !p->quiet && e->c->rank == 0;
         o->tile = p->tile;
         o->fp16 = p->fp16;
-        o->distributed = p->members > 0;
+        o->out_of_core = kind->on_host;
+        o->distributed = p->members > 0 && !o->out_of_core;
         o->base.accuracy.level = FACTOR_LEVEL;
         st = tlr_cmm_open(e, o->tile, &o->cmm);
     }
     if (st == MOAO_OK)
         st = engine_doubles(e, e->m * e->width, "columns of Cmm", &o->base.panel);
-    if (st == MOAO_OK)
+    if (st == MOAO_OK && !o->out_of_core)
         st = engine_doubles(e, tlr_refine_doubles(o->v, e->m), "W in the order of tiles", &o->x);
     TRY(comm_agree(e->c, st));
-    TRY(tlr_group_open(e, p->sharing == 1, !p->quiet, &o->group));
-    o->cmm.group = &o->group;
+    if (o->out_of_core) { /* each rank makes its own */
+        tlr_group_alone(e, &o->group);
+    } else {
+        TRY(tlr_group_open(e, p->sharing == 1, !p->quiet, &o->group));
+        o->cmm.group = &o->group;
+    }
 done:
     if (st != MOAO_OK) {
         compressed_close(&o->base);
@@ -109,16 +147,62 @@ done:
     return st;
 }
 
-/* The columns of a sensor, of which tiles are made, lie where W of the targets will. */
-static int64_t compressed_room(const factor *base, int n, int64_t kept) {
-    (void)n;
-    return kept + base->e->m * tlr_cmm_widest(base->e->s);
+static status compressed_open(engine *e, const plan *p, const double *proj, factor **out) {
+    (void)proj;
+    return open_kind(e, p, &factor_tlr, out);
 }
 
-static status compressed_lend(factor *base, int n, double *room, int64_t kept) {
+static status open_out_of_core(engine *e, const plan *p, const double *proj, factor **out) {
+    (void)proj;
+    return open_kind(e, p, &factor_tlr_host, out);
+}
+
+/* The columns of a sensor, of which tiles are made, lie where W of the targets will; out of core
+ * what a factor is made in follows, and W in the order of tiles and a residual are in front. */
+static int64_t columns_of_sensor(const factor *base) {
+    return engine_aligned(base->e->m * tlr_cmm_widest(base->e->s));
+}
+
+static size_t workspace(const compressed *o) {
+    const engine *e = o->base.e;
+    return made_in((size_t)e->m, o->tile, strcmp(e->be->name, "cpu") == 0);
+}
+
+static int64_t room_to_make(const compressed *o) {
+    const int64_t work = o->out_of_core ? (int64_t)(workspace(o) / sizeof(double)) + 64 : 0;
+    return columns_of_sensor(&o->base) + work;
+}
+
+static int64_t compressed_room(const factor *base, int n, int64_t kept) {
+    (void)n;
+    return kept + room_to_make((const compressed *)base);
+}
+
+static status compressed_set_workspace(factor *base, int n, double *room, int64_t kept) {
     compressed *o = (compressed *)base;
     (void)n;
-    o->lent = room + kept;
+    o->area = room + kept;
+    return MOAO_OK;
+}
+
+static int64_t ground_out_of_core(const factor *base) {
+    const compressed *o = (const compressed *)base;
+    const int64_t m = base->e->m;
+    return engine_aligned(tlr_refine_doubles(o->v, m)) + engine_aligned(o->v * m);
+}
+
+static int64_t room_out_of_core(const factor *base, int n, int64_t kept) {
+    const int64_t all = room_to_make((const compressed *)base),
+                  own = ground_out_of_core(base) + kept;
+    (void)n;
+    return all > own ? all : own;
+}
+
+static status set_workspace_out_of_core(factor *base, int n, double *room, int64_t kept) {
+    compressed *o = (compressed *)base;
+    (void)n, (void)kept;
+    o->area = o->x = room;
+    base->spare = room + engine_aligned(tlr_refine_doubles(o->v, base->e->m));
     return MOAO_OK;
 }
 
@@ -228,6 +312,11 @@ static void say_memory(const compressed *o) {
                                      : "or compute.tlr_distributed with more ranks on more nodes");
 }
 
+/* As pool.h has it. */
+static void *align(double *p) {
+    return (void *)(((uintptr_t)p + 511) / 512 * 512);
+}
+
 /* A factor of the profile loaded, as accurate as it was asked for; its entries are made in `strip`.
  */
 static status make_factor(compressed *o, double *strip, int *minor) {
@@ -236,18 +325,24 @@ static status make_factor(compressed *o, double *strip, int *minor) {
     const bool on_cpu = strcmp(e->be->name, "cpu") == 0;
     const double tau =
         a->dense || !(o->noise > 0) ? 0 : o->noise * exp2(-(double)a->level / FACTOR_OCTAVE);
-    const bool mixed = tau > 0 && a->level <= (on_cpu ? MIXED_STEPS : SPLIT_STEPS);
-    const tlr_options with = {.tau = tau,
-                              .cut = -1,
-                              .width = tlr_cmm_width(o->tile),
-                              .seed = 1,
-                              .singles = tau > 0,
-                              .fp16 = o->fp16,
-                              .memory = mixed && !on_cpu ? DEVICE_MEMORY : 0,
-                              .mixed = mixed,
-                              .terms = on_cpu ? 0 : TERMS,
-                              .distributed = o->distributed,
-                              .parts = tlr_group_parts(&o->group, o->distributed, e->m)};
+    const bool mixed =
+        tau > 0 && !o->out_of_core && a->level <= (on_cpu ? MIXED_STEPS : SPLIT_STEPS);
+    const size_t m = (size_t)e->m;
+    const tlr_options with = {
+        .tau = tau,
+        .cut = -1,
+        .width = tlr_cmm_width(o->tile),
+        .seed = 1,
+        .fp32 = tau > 0,
+        .fp16 = o->fp16,
+        .memory = mixed && !on_cpu ? DEVICE_MEMORY : 0,
+        .mixed = mixed,
+        .terms = on_cpu ? 0 : TERMS,
+        .distributed = o->distributed,
+        .host = o->out_of_core,
+        .room = o->out_of_core ? diagonal(m, o->tile) + workspace(o) : 0,
+        .workspace = o->out_of_core ? align(strip + columns_of_sensor(&o->base)) : NULL,
+        .parts = o->out_of_core ? 0 : tlr_group_parts(&o->group, o->distributed, e->m)};
     const tlr_rescue rescue = {.retries = 2, .shift = 0.1 * o->noise, .dense = true};
     const tlr_source source = {.layout = &o->cmm.order,
                                .fill = tlr_cmm_fill,
@@ -258,14 +353,15 @@ static status make_factor(compressed *o, double *strip, int *minor) {
     report_phase("factor: compressed");
     tlr_close(o->l);
     o->l = NULL;
+    o->told = false;
     o->cmm.strip = strip;
     o->cmm.held = -1;
     st = tlr_factor(e->be, e->ctx, &source, 'L', &with, &rescue, &o->l, &o->made);
     if (st == MOAO_MEMORY)
         say_memory(o);
-    /* W by its upper halves alone, where columns are kept in FP16, changes as much again as by
+    /* W by its upper parts alone, where columns are kept in FP16, changes as much again as by
      * the tolerance: that serves where tolerances are loose */
-    if (st == MOAO_OK && !on_cpu && a->level <= MIXED_STEPS)
+    if (st == MOAO_OK && !on_cpu && (a->level <= MIXED_STEPS || o->base.refines))
         tlr_set_split(o->l, TERMS, mixed ? 1 : 2);
     if (st == MOAO_NUMERIC && o->made.minor > 0) { /* told by tor_factor */
         *minor = natural_minor(o, &o->made);
@@ -281,13 +377,13 @@ static status compressed_make(factor *base, const profile *p, int *minor) {
     compressed *o = (compressed *)base;
     engine *e = base->e;
     const double from = report_now(), m = (double)e->m;
-    double *own = NULL, *strip = o->lent;
+    double *own = NULL, *strip = o->area;
     status st;
     st = engine_load(e, p);
     if (st == MOAO_OK)
         st = tlr_cmm_noise(e->mc, e->m, &o->noise);
     if (st == MOAO_OK && strip == NULL) { /* before targets have room */
-        st = engine_doubles(e, compressed_room(base, 1, 0), "columns of Cmm0 of a sensor", &own);
+        st = engine_doubles(e, room_to_make(o), "columns of Cmm0 of a sensor", &own);
         strip = own;
     }
     TRY(tlr_group_begin(&o->group, st));
@@ -358,14 +454,20 @@ done:
     return st;
 }
 
+static status take_spare(compressed *o) {
+    return o->base.spare != NULL ? MOAO_OK
+                                 : engine_doubles(o->base.e, o->v * o->base.e->m,
+                                                  "residual of a target", &o->base.spare);
+}
+
 /* W that is exact up to the compression and, where it is asked for, a step of refinement. */
 static status solve_once(compressed *o, const wrows *w) {
     engine *e = o->base.e;
     const bool refine = o->base.accuracy.refine;
     const int64_t m = e->m, v = w->rows, d = sizeof(double);
     status st = MOAO_OK;
-    if (refine && o->base.spare == NULL)
-        TRY(engine_doubles(e, o->v * m, "residual of a target", &o->base.spare));
+    if (refine)
+        TRY(take_spare(o));
     if (refine)
         TRY(e->be->copy(e->ctx, o->base.spare, v * d, w->w, w->ld * d, v * d, m));
     TRY(take_step(o, w, w->w, w->ld, false));
@@ -379,30 +481,44 @@ done:
     return st;
 }
 
-/* W that is refined until it is exact enough for products that take B0 for W Cmm0. */
+/* Rank 0, once for each factor. */
+static void say_refined(compressed *o, int steps, double first, double last) {
+    if (o->say && !o->told)
+        progress_note("  W by it: |W Cmm - D+ Ctm| / |D+ Ctm| %.1e, after %d refinement%s %.1e",
+                      first, steps, steps == 1 ? "" : "s", last);
+    o->told = true;
+}
+
+/* W that is refined, where that is needed, until it is exact enough for products that take B0 for W
+ * Cmm0. */
 static status solve_refined(compressed *o, const wrows *w) {
     engine *e = o->base.e;
     const int64_t v = w->rows;
-    double rho = INFINITY, before;
+    double first, rho, before = INFINITY;
+    int steps = 0;
     status st = MOAO_OK;
-    if (o->fine.e == NULL) {
-        TRY(tlr_refine_open(e, o->v, o->x, o->base.panel, &o->fine));
-        o->base.spare = o->fine.r;
-    }
+    TRY(take_spare(o));
+    if (o->fine.e == NULL)
+        TRY(tlr_refine_open(e, o->v, o->x, o->base.panel, o->base.spare, &o->fine));
     TRY(tlr_refine_start(&o->fine, w));
-    for (int k = 0; k <= REFINEMENTS; k++) {
+    TRY(take_step(o, w, w->w, w->ld, false));
+    e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(v * e->m) * (double)e->m;
+    TRY(tlr_refine_check(&o->fine, w, &rho));
+    first = rho;
+    if (rho > FACTOR_REFINED || isnan(rho)) /* the same again, rounded to FP16 */
+        TRY(tlr_refine_advance(&o->fine, &o->cmm, false, w));
+    while (!(rho <= FACTOR_REFINED) && steps < REFINEMENTS && rho < before / 2) {
         report_phase("solve: residual of W");
-        if (k > 0)
-            TRY(tlr_refine_residual(&o->fine, v));
+        TRY(tlr_refine_residual(&o->fine, v));
         report_phase("solve: compressed triangles");
-        TRY(k > 0 ? divide(o, v, o->fine.r, v) : divide(o, v, w->w, w->ld));
-        TRY(tlr_refine_advance(&o->fine, &o->cmm, k > 0, w));
+        TRY(divide(o, v, o->base.spare, v));
+        TRY(tlr_refine_advance(&o->fine, &o->cmm, true, w));
         before = rho;
         TRY(tlr_refine_check(&o->fine, w, &rho));
         e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(v * e->m) * (double)e->m;
-        if (rho <= FACTOR_REFINED || !(rho < before / 2))
-            break;
+        steps++;
     }
+    say_refined(o, steps, first, rho);
 done:
     return st;
 }
@@ -445,23 +561,26 @@ done:
     return st;
 }
 
-const factor_kind factor_tlr = {
-    .size = sizeof(factor_kind),
-    .name = "tlr",
-    .word = "tlr",
-    .compressed = true,
-    .lends_panel = true,
-    .bytes = bytes,
-    .open = compressed_open,
-    .close = compressed_close,
-    .room = compressed_room,
-    .lend = compressed_lend,
-    .make = compressed_make,
-    .solve = compressed_solve,
-    .solved = finish_rounds,
-    .refine = refine,
-    .look = look,
-    .ranks = ranks,
-    .tighten = tighten,
-    .expected = expected,
-};
+#define TLR_TABLE                                                                                  \
+    .size = sizeof(factor_kind), .compressed = true, .shares_panel = true,                         \
+    .close = compressed_close, .make = compressed_make, .solve = compressed_solve,                 \
+    .solved = finish_rounds, .refine = refine, .look = look, .ranks = ranks, .tighten = tighten,   \
+    .expected = expected
+
+const factor_kind factor_tlr = {.name = "tlr",
+                                .word = "tlr",
+                                .bytes = bytes,
+                                .open = compressed_open,
+                                .room = compressed_room,
+                                .set_workspace = compressed_set_workspace,
+                                TLR_TABLE};
+const factor_kind factor_tlr_host = {.name = "tlr_host",
+                                     .word = "tlr_host",
+                                     .on_host = true,
+                                     .bytes = bytes_out_of_core,
+                                     .host = host_bytes,
+                                     .open = open_out_of_core,
+                                     .ground = ground_out_of_core,
+                                     .room = room_out_of_core,
+                                     .set_workspace = set_workspace_out_of_core,
+                                     TLR_TABLE};

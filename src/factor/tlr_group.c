@@ -52,6 +52,10 @@ status tlr_group_open(engine *e, bool apart, bool say, tlr_group *g) {
     return st;
 }
 
+void tlr_group_alone(engine *e, tlr_group *g) {
+    *g = (tlr_group){.e = e, .group.size = 1};
+}
+
 void tlr_group_close(tlr_group *g) {
     group_close(&g->group);
 }

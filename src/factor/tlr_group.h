@@ -19,6 +19,8 @@ typedef struct {
  * those of a node on devices, where NCCL connects them; apart: no device serves two ranks; say: a
  * line of progress reports how. Errors are those of memory. */
 status tlr_group_open(engine *e, bool apart, bool say, tlr_group *g);
+/* Local. This rank alone. */
+void tlr_group_alone(engine *e, tlr_group *g);
 void tlr_group_close(tlr_group *g); /* fine on {0} */
 
 /* Collective in the group. Before each factor: the worst status of its members. */

@@ -15,13 +15,12 @@ int64_t tlr_refine_doubles(int64_t v, int64_t m) {
     return (v + 1) * m + 64;
 }
 
-status tlr_refine_open(engine *e, int64_t v, double *x, double *area, tlr_refine *f) {
+status tlr_refine_open(engine *e, int64_t v, double *x, double *area, double *r, tlr_refine *f) {
     const int nk = tiptilt_constants(e->s);
     status st;
-    *f = (tlr_refine){.e = e, .v = v, .x = x, .area = area, .nk = nk};
+    *f = (tlr_refine){.e = e, .v = v, .x = x, .area = area, .r = r, .nk = nk};
     TRY(engine_array(e, (size_t)(fp16_rows(v) * e->m) * sizeof *f->step, "a step of W in FP16",
                      (void **)&f->step));
-    TRY(engine_doubles(e, v * e->m, "residual of a target", &f->r));
     TRY(engine_doubles(e, e->m * nk, "tip-tilt constants", &f->axes));
     TRY(engine_doubles(e, nk * nk, "tip-tilt constants", &f->constants));
     TRY(engine_doubles(e, 2 * v * nk, "tip-tilt constants", &f->along));
@@ -34,7 +33,7 @@ done:
 
 void tlr_refine_close(tlr_refine *f) {
     if (f->e != NULL)
-        ENGINE_RELEASE(f->e, f->step, f->r, f->axes, f->constants, f->along, f->some, f->numbers);
+        ENGINE_RELEASE(f->e, f->step, f->axes, f->constants, f->along, f->some, f->numbers);
     *f = (tlr_refine){0};
 }
 

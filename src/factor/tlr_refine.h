@@ -33,8 +33,9 @@ typedef struct {
 
 /* Doubles of x. */
 int64_t tlr_refine_doubles(int64_t v, int64_t m);
-/* Local. Memory of the device, but for x and area, which are the caller's. close: fine on {0}. */
-status tlr_refine_open(engine *e, int64_t v, double *x, double *area, tlr_refine *f);
+/* Local. Memory of the device, but for x, area and r, which are the caller's. close: fine on {0}.
+ */
+status tlr_refine_open(engine *e, int64_t v, double *x, double *area, double *r, tlr_refine *f);
 void tlr_refine_close(tlr_refine *f);
 
 /* Local. R := B0, which is in w. The profile is loaded. */

@@ -20,7 +20,7 @@ linalg_test := $(filter $(B)/tests/unit/test_linalg_% $(B)/tests/unit/test_backe
 gpu-tests: gpu $(gpu_test) $(linalg_test)
 gpu-bench: gpu $(gpu_bench) $(B)/bench/bench_filter
 
-# programs that call CUDA themselves, beside the backend's table
+# programs that call CUDA themselves, apart from the backend's table
 $(gpu_test) $(filter-out %/bench_tlr,$(gpu_bench)): $(B)/%: %.cu $(B)/libmoao.a
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)

@@ -260,7 +260,7 @@ static factor_accuracy guess(const run *r, int k) {
     const struct accuracy_of *before = r->acc.of + (k > 0 ? k - 1 : 0);
     const bool looser = before->difference < r->u.par->compute_tlr_strehl / LOOSER;
     if (!before->known)
-        return (factor_accuracy){.level = request_level(r->u.par)};
+        return (factor_accuracy){.level = request_level(r->u.par, r->pl->pair->product->refined)};
     return (factor_accuracy){.level = before->w.level - (looser ? FACTOR_OCTAVE : 0)};
 }
 
@@ -345,6 +345,7 @@ status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
     struct accuracy_of *of = &r->acc.of[k];
     linop *op = r->seq.t.op;
     linop_step again = LINOP_FACTOR;
+    double before = INFINITY;
     int restarts = 0;
     status st;
     op->f->accuracy = r->acc.factors && !of->known ? guess(r, k) : of->w;
@@ -355,9 +356,12 @@ status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
         report_compression is;
         TRY(op->f->refines ? sample_refined(r, k, ex, &of->difference)
                            : sample_factor(r, k, ex, &of->difference));
-        /* other exposures may be worse; of those with a refined W each has a check of its own */
-        if (of->difference <= limit / 2 || (op->f->refines && isfinite(of->difference)))
+        /* other exposures may be worse; with a refined W each has a check of its own, and what
+         * products in FP16 change does not shrink with the tolerance */
+        if (of->difference <= (op->f->refines ? 0.8 : 0.5) * limit ||
+            (op->f->refines && isfinite(of->difference) && of->difference > 0.7 * before))
             break;
+        before = of->difference;
         op->factor->look(op->f, &is);
         TRY(linop_reduce_tolerance(op, of->difference / limit, LINOP_FACTOR, &again));
         if (again != LINOP_FACTOR)

@@ -86,23 +86,28 @@ request request_init(const params *par, const sys *s, const atmos *a, const psf_
 }
 
 bool request_own_device(const request *q, int nrank) {
-    return q->factor == FACTOR_PARAM_TLR || q->product == PRODUCT_PARAM_TOEPLITZ ||
+    return q->factor == FACTOR_PARAM_TLR || q->factor == FACTOR_PARAM_TLR_HOST ||
+           q->product == PRODUCT_PARAM_TOEPLITZ ||
            (request_automatic(q) && nrank == 1 && q->toeplitz_pays);
 }
 
 status request_predict(request *q, bool gpu) {
     const linop_pair *named = linop_find(test_choice("operator"));
+    const bool fp16 = fp16_columns(q, gpu) && gpu && q->product != PRODUCT_PARAM_EXACT;
     const bool may = q->factor == FACTOR_PARAM_AUTO && gpu && q->mixed_pays &&
                      q->par->compute_precision != PRECISION_PARAM_DOUBLE;
-    if (q->factor != FACTOR_PARAM_TLR && !may && (named == NULL || !named->factor->compressed))
+    if (q->factor != FACTOR_PARAM_TLR && q->factor != FACTOR_PARAM_TLR_HOST && !may &&
+        (named == NULL || !named->factor->compressed))
         return MOAO_OK;
-    return tlr_predict(q->s, atmos_tor_profile(q->a, 0), q->tile, request_level(q->par),
+    return tlr_predict(q->s, atmos_tor_profile(q->a, 0), q->tile, request_level(q->par, fp16),
                        fp16_columns(q, gpu), &q->ranks);
 }
 
-int request_level(const params *par) {
+int request_level(const params *par, bool fp16) {
     const double tolerance = par->compute_tlr_tolerance;
-    return tolerance > 0 ? (int)lround(-FACTOR_OCTAVE * log2(tolerance)) : FACTOR_LEVEL;
+    return tolerance > 0 ? (int)lround(-FACTOR_OCTAVE * log2(tolerance))
+           : fp16        ? FACTOR_LEVEL_FP16
+                         : FACTOR_LEVEL;
 }
 
 void request_name(request *q, const linop_pair *pair) {
@@ -415,7 +420,7 @@ static void estimate(const request *q, const machine *k, plan *p) {
 /* Factors that are computed, in units of one for each reconstructor: a node's devices compute one
  * together where they hold it, else each for itself. */
 static int factors(const machine *m, const plan *p) {
-    return p->pair->factor->compressed
+    return p->pair->factor->compressed && !p->pair->factor->on_host
                ? tlr_group_factors(m->host, m->sharing <= 1, m->nrank, m->nnode)
            : m->sharing > 1 || p->pair->factor->on_host ? m->nrank
                                                         : m->nnode;

@@ -53,8 +53,9 @@ bool request_automatic(const request *q);
 bool request_own_device(const request *q, int nrank);
 /* Local. The factor and product of a pair, as if the parameters had asked for them. */
 void request_name(request *q, const linop_pair *pair);
-/* Local. The tolerance of a compressed factor at first (factor_accuracy.level). */
-int request_level(const params *par);
+/* Local. The tolerance of a compressed factor at first (factor_accuracy.level); fp16: it serves
+ * products in FP16. */
+int request_level(const params *par, bool fp16);
 
 /* Local. The plan on a machine. chunk > 0 asks for that many targets at a time. MOAO_INPUT when not
  * even one target fits, or the parameters ask for an impossible grid; p has what was counted. */

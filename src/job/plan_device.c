@@ -137,6 +137,8 @@ static const linop_pair *const dense_pairs[PRODUCTS] = {&linop_dense, &linop_fp1
                                                         &linop_fp16_lattice_pairs};
 static const linop_pair *const host_pairs[PRODUCTS] = {
     &linop_host, &linop_host_fp16, &linop_host_toeplitz, &linop_host_fp16_lattice};
+static const linop_pair *const tlr_host_pairs[PRODUCTS] = {
+    &linop_tlr_host, &linop_tlr_host_fp16, &linop_tlr_host_toeplitz, &linop_tlr_host_fp16_lattice};
 static const linop_pair *const tlr_pairs[PRODUCTS] = {&linop_tlr, &linop_tlr_fp16,
                                                       &linop_tlr_toeplitz, &linop_tlr_fp16_lattice};
 
@@ -157,7 +159,7 @@ static by product_of(const plan *p, int product, bool compressed) {
 }
 
 /* Pairs that compute what is asked for, the best first; how many. */
-static int serving(const request *q, const plan *p, const linop_pair *pairs[6]) {
+static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) {
     const bool automatic = request_automatic(q), mixed = p->mixed,
                pays = automatic && p->host && p->nrank == 1 && !mixed && q->toeplitz_pays,
                compress = q->factor == FACTOR_PARAM_AUTO && !p->host && q->mixed_pays &&
@@ -166,11 +168,19 @@ static int serving(const request *q, const plan *p, const linop_pair *pairs[6]) 
               product = pays ? PRODUCT_PARAM_TOEPLITZ : q->product;
     const by dense = product_of(p, product, false);
     const linop_pair *const tlr = tlr_pairs[product_of(p, product, true)];
+    const linop_pair *const tlr_host = tlr_host_pairs[product_of(p, product, true)];
     /* where a device has no room for a dense factor */
     const linop_pair *const host = dense == BY_FP16 ? &linop_fp16_host : host_pairs[dense];
     int n = 0;
-    if (factor == FACTOR_PARAM_TLR || factor == FACTOR_PARAM_HOST) {
-        pairs[n++] = factor == FACTOR_PARAM_TLR ? tlr : host_pairs[dense];
+    if (factor == FACTOR_PARAM_HOST) {
+        pairs[n++] = host_pairs[dense];
+        return n;
+    }
+    if (factor == FACTOR_PARAM_TLR || factor == FACTOR_PARAM_TLR_HOST) {
+        if (factor == FACTOR_PARAM_TLR)
+            pairs[n++] = tlr;
+        if (factor == FACTOR_PARAM_TLR_HOST || (!p->host && p->members == 0))
+            pairs[n++] = tlr_host;
         return n;
     }
     if (automatic && !p->host && mixed && q->mixed_pays && plan_lattice_pays(q->s))
@@ -182,12 +192,14 @@ static int serving(const request *q, const plan *p, const linop_pair *pairs[6]) 
         pairs[n++] = host;
     if (compress && mixed)
         pairs[n++] = tlr;
+    if (compress)
+        pairs[n++] = tlr_host;
     return n;
 }
 
 status plan_choose_pair(const request *q, const machine *m, double rest, plan *p) {
     const char *name = test_choice("operator");
-    const linop_pair *pairs[6] = {q->kept};
+    const linop_pair *pairs[8] = {q->kept};
     int n = 1;
     if (name != NULL) {
         pairs[0] = linop_find(name);
@@ -237,9 +249,10 @@ status plan_check_named(const request *q, const plan *p) {
             MOAO_INPUT, "compute.product: fp16 needs a GPU, and none is used; use "
                         "compute.product=exact, or compute.precision=mixed, which is mixed where "
                         "there is a GPU");
-    if (q->factor == FACTOR_PARAM_TLR && !pair->factor->compressed)
-        return status_fail(MOAO_INPUT, "compute.factor: tlr does not compute here, but %s",
-                           pair->factor->word);
+    if ((q->factor == FACTOR_PARAM_TLR && !pair->factor->compressed) ||
+        (q->factor == FACTOR_PARAM_TLR_HOST && pair->factor != &factor_tlr_host))
+        return status_fail(MOAO_INPUT, "compute.factor: %s does not compute here, but %s",
+                           q->factor == FACTOR_PARAM_TLR ? "tlr" : "tlr_host", pair->factor->word);
     if (q->product == PRODUCT_PARAM_TOEPLITZ && strcmp(pair->product->word, "toeplitz") != 0)
         return status_fail(MOAO_INPUT, "compute.product: toeplitz does not compute here, but %s",
                            pair->product->word);

@@ -67,7 +67,8 @@ static status check_format(const run *r, long number) {
                            r->dir, number);
     const char *then = kept->format;
     if (strcmp(then, now->format) == 0 && strcmp(kept->product->word, now->product->word) == 0 &&
-        (par->compute_factor != FACTOR_PARAM_HOST || kept->factor == &factor_host))
+        (par->compute_factor != FACTOR_PARAM_HOST || kept->factor == &factor_host) &&
+        (par->compute_factor != FACTOR_PARAM_TLR_HOST || kept->factor == &factor_tlr_host))
         return MOAO_OK;
     if (par->compute_factor != FACTOR_PARAM_AUTO || par->compute_product != PRODUCT_PARAM_AUTO)
         return status_fail(
@@ -406,6 +407,8 @@ void run_announce(const run *r) {
     if (r->pl->pair->factor->compressed && r->pl->members > 1)
         progress_note("it is distributed: each of %d ranks keeps its tile rows alone",
                       r->pl->members);
+    if (r->pl->pair->factor == &factor_tlr_host)
+        progress_note("it is kept in the host's memory and streamed to the device");
     if (r->pl->pair->factor == &factor_host)
         progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
                       "passes by");

@@ -25,6 +25,13 @@ const linop_pair linop_host_fp16_lattice = {"host+fp16_lattice", "grid", &factor
                                             &product_fp16_lattice};
 const linop_pair linop_host_toeplitz = {"host+toeplitz", "grid", &factor_host, &product_toeplitz};
 
+const linop_pair linop_tlr_host = {"tlr_host", "tlr", &factor_tlr_host, &product_panels};
+const linop_pair linop_tlr_host_fp16 = {"tlr_host+fp16", "tlr", &factor_tlr_host, &product_fp16};
+const linop_pair linop_tlr_host_fp16_lattice = {"tlr_host+fp16_lattice", "tlr", &factor_tlr_host,
+                                                &product_fp16_lattice};
+const linop_pair linop_tlr_host_toeplitz = {"tlr_host+toeplitz", "tlr", &factor_tlr_host,
+                                            &product_toeplitz};
+
 /* in the order of their numbers, which checkpoints keep */
 static const linop_pair *known[MOST] = {&linop_dense,
                                         &linop_host,
@@ -39,7 +46,11 @@ static const linop_pair *known[MOST] = {&linop_dense,
                                         &linop_tlr_toeplitz,
                                         &linop_host_fp16,
                                         &linop_host_fp16_lattice,
-                                        &linop_host_toeplitz};
+                                        &linop_host_toeplitz,
+                                        &linop_tlr_host,
+                                        &linop_tlr_host_fp16,
+                                        &linop_tlr_host_fp16_lattice,
+                                        &linop_tlr_host_toeplitz};
 
 const linop_pair *linop_find(const char *name) {
     for (int i = 0; name != NULL && i < MOST && known[i] != NULL; i++)
@@ -166,12 +177,12 @@ int64_t linop_own(const linop *o) {
     return o->product->own != NULL ? o->product->own(o->x) : 0;
 }
 
-status linop_lend(linop *o, int n, double *room) {
+status linop_set_workspace(linop *o, int n, double *room) {
     status st = MOAO_OK;
-    if (o->product->lend != NULL)
-        TRY(o->product->lend(o->x, room + of_factor(o)));
-    if (o->factor->lend != NULL)
-        TRY(o->factor->lend(o->f, n, room, of_product(o)));
+    if (o->product->set_workspace != NULL)
+        TRY(o->product->set_workspace(o->x, room + of_factor(o)));
+    if (o->factor->set_workspace != NULL)
+        TRY(o->factor->set_workspace(o->f, n, room, of_product(o)));
 done:
     return st;
 }

@@ -36,6 +36,10 @@ extern const linop_pair linop_toeplitz; /* dense factor; exposures by pairs of s
 extern const linop_pair
     linop_fp16_lattice_pairs; /* linop_fp16; sensors on a lattice by transforms */
 
+/* The same as linop_tlr with a factor that is kept in the host's memory, and below. */
+extern const linop_pair linop_tlr_host, linop_tlr_host_fp16, linop_tlr_host_fp16_lattice,
+    linop_tlr_host_toeplitz;
+
 /* Compressed factor; exposures by differences, these by transforms, pairs of sensors in FP32. */
 extern const linop_pair linop_tlr_fp16, linop_tlr_fp16_lattice, linop_tlr_toeplitz;
 /* The same with a factor in the host's memory. */
@@ -63,12 +67,13 @@ status linop_open(engine *e, const plan *p, const double *proj, linop **o);
 void linop_close(linop *o);
 
 /* The memory of n targets: doubles in front of all W; doubles from its start that the factor wants;
- * doubles of W of a target of `size`, and what is kept in addition to it. lend: where it starts. */
+ * doubles of W of a target of `size`, and what is kept in addition to it. set_workspace: where it
+ * starts. */
 int64_t linop_ground(const linop *o);
 int64_t linop_room(const linop *o, int n);
 int64_t linop_store(const linop *o, int64_t size);
 int64_t linop_own(const linop *o);
-status linop_lend(linop *o, int n, double *room);
+status linop_set_workspace(linop *o, int n, double *room);
 
 /* Collective. Cmm0 of a profile and its factor; *minor as factor_kind.make. */
 status linop_factor(linop *o, const profile *p, int *minor);

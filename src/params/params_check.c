@@ -241,10 +241,17 @@ static status read_format(params *par, const ynode *root) {
                        of[word].now);
 }
 
-/* A product by name against the short form of factor and product. */
+/* Where a compressed factor is kept has one name; and a product by name against the short form of
+ * factor and product. */
 static status check_product(const params *par, const ynode *root) {
+    if (par->compute_factor == FACTOR_PARAM_TLR_HOST && par->compute_tlr_distributed)
+        return yaml_tree_fail(param_node(root, "compute.tlr_distributed"),
+                              "compute.tlr_distributed",
+                              "true beside compute.factor: tlr_host, which keeps all of it in the "
+                              "memory of each rank's host: expected only one of them");
     if (par->compute_product != PRODUCT_PARAM_EXACT ||
-        par->compute_precision != PRECISION_PARAM_MIXED || par->compute_factor == FACTOR_PARAM_TLR)
+        par->compute_precision != PRECISION_PARAM_MIXED ||
+        par->compute_factor == FACTOR_PARAM_TLR || par->compute_factor == FACTOR_PARAM_TLR_HOST)
         return MOAO_OK;
     return yaml_tree_fail(param_node(root, "compute.product"), "compute.product",
                           "exact beside compute.precision: mixed, which asks for products in FP16: "

@@ -317,7 +317,8 @@ static void warn_layers(const params *par, const atmos *a, warnings *w) {
 }
 
 static void warn_format(const params *par, warnings *w) {
-    const bool tlr = par->compute_factor == FACTOR_PARAM_TLR,
+    const bool tlr = par->compute_factor == FACTOR_PARAM_TLR ||
+                     par->compute_factor == FACTOR_PARAM_TLR_HOST,
                may = tlr || par->compute_factor == FACTOR_PARAM_AUTO;
     if (tlr && par->compute_precision == PRECISION_PARAM_MIXED &&
         (par->compute_product == PRODUCT_PARAM_AUTO || par->compute_product == PRODUCT_PARAM_EXACT))

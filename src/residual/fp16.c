@@ -1,7 +1,6 @@
 /* The product in FP16: its memory and its tables. */
 #include "base/machine_constants.h"
 #include "factor/host_factor.h"
-#include "factor/tlr_cmm.h"
 #include "residual/fp16_internal.h"
 
 #include <math.h>
@@ -56,11 +55,10 @@ static void bytes(const sys *s, const factor_kind *by, plan *p) {
     p->per_target = "W of a target in FP16, D+ Ctm0 W'";
     const size_t w16 = 2 * v8 * m * h, w64 = v * m * d; /* targets that are solved for together */
     p->target = (by->together && w16 < w64 ? w64 : w16) + (v * v + v * nk) * d;
-    if (by->compressed) {
+    if (by->compressed)
         plan_add(p, "a step of W in FP16", v8 * m * h);
-        p->least = m * (size_t)tlr_cmm_widest(s) * d;
-    }
-    if (by->split && !by->on_host) /* which is computed in the product's memory, too */
+    /* which is computed in the product's memory, too */
+    if ((by->split && !by->on_host) || (by->compressed && by->on_host))
         p->least = p->least > area ? p->least - area : 0;
 }
 
@@ -90,7 +88,7 @@ static int64_t fp16_ground(const product *base) {
     return fp16_area(e->m, e->t, ((const fp16 *)base)->v, e->width);
 }
 
-static status fp16_lend(product *base, double *area) {
+static status fp16_set_workspace(product *base, double *area) {
     fp16 *x = (fp16 *)base;
     const engine *e = base->e;
     const int64_t v = x->v, m = e->m, w = e->width;
@@ -253,11 +251,11 @@ static status fp16_made(product *base, const profile *p) {
     .size = sizeof(product_kind), .differences = true, .fp16 = true, .own_products = true,         \
     .own_phase = true, .own_w = true, .leaves_share = true, .refined = true,                       \
     .width = MACHINE_PANEL_FP16, .close = fp16_close, .own = fp16_own, .ground = fp16_ground,      \
-    .lend = fp16_lend, .made = fp16_made, .store = fp16_store, .right = fp16_right,                \
-    .right_column = fp16_right_column, .get = fp16_get, .keep = fp16_keep, .load = fp16_load,      \
-    .begin = fp16_begin, .columns = fp16_columns, .project = fp16_project, .outer = fp16_outer,    \
-    .end = fp16_end, .phase = fp16_phase, .phase_end = fp16_phase_end, .share = fp16_share,        \
-    .phase_share = fp16_phase_share
+    .set_workspace = fp16_set_workspace, .made = fp16_made, .store = fp16_store,                   \
+    .right = fp16_right, .right_column = fp16_right_column, .get = fp16_get, .keep = fp16_keep,    \
+    .load = fp16_load, .begin = fp16_begin, .columns = fp16_columns, .project = fp16_project,      \
+    .outer = fp16_outer, .end = fp16_end, .phase = fp16_phase, .phase_end = fp16_phase_end,        \
+    .share = fp16_share, .phase_share = fp16_phase_share
 
 const product_kind product_fp16 = {
     .name = "fp16", .word = "fp16", .bytes = bytes, .open = fp16_open, FP16_TABLE};

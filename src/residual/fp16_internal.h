@@ -51,7 +51,7 @@ struct fp16 {
     lattice_pairs_piece *piece;
     float *wt; /* v x m: W dT, where sum is a panel of it */
 
-    /* lent: an area in which one after the other lie */
+    /* workspace, in which one after the other lie */
     backend_f16 *dt; /* dT, panel by panel: the block on the diagonal, then what is below,
                         transposed */
     float *b32;      /* at the solve: B0 of a target and then its W, v x m; */
@@ -79,7 +79,7 @@ struct fp16 {
     double *numbers;     /* some, on the device */
     int ed, eb, et, ec, es, ez; /* exponents: D+, B0, dT, Ctm - beta Ctm0, W dT, z */
     double beta;
-    double *host; /* pinned: constants, numbers; the former are 0 beside their diagonal */
+    double *host; /* pinned: constants, numbers; the former are 0 off their diagonal */
 };
 
 enum { FP16_NUMBERS = 2 };

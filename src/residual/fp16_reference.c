@@ -146,7 +146,7 @@ static status settle(fp16 *x, bool begun) {
             TRY(all_of_it(x, &rho));
         if (rho <= SETTLED)
             return st;
-        if (!(rho < 0.5 * before))
+        if (!(rho < (x->split ? 0.5 : 0.9) * before))
             break;
         before = rho;
         TRY(x->split ? step(x, rho) : step_double(x, k > 0));

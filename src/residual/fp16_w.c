@@ -59,7 +59,7 @@ status fp16_right_column(product *base, int64_t j, double *out) {
     return e->be->fp16->cast_to_double(e->ctx, x->v, 1, 1, x->b32 + j * x->v, x->v, 0, out, x->v);
 }
 
-/* Halves of B0, which is in b32 still. */
+/* FP16 parts of B0, which is in b32 still. */
 static status keep_right(fp16 *x) {
     engine *e = x->base.e;
     const int64_t v = x->v, ld = fp16_rows(v);

@@ -17,7 +17,7 @@ typedef struct {
 
 static void bytes(const sys *s, const factor_kind *f, plan *p) {
     const size_t m = s->m, v = (size_t)p->rows, d = sizeof(double);
-    if (!f->lends_panel)
+    if (!f->shares_panel)
         plan_add(p, "panel of Cmm of an exposure", m * p->width * d);
     p->per_target = "W and residual covariance of a target";
     p->target = v * m * d + v * v * d + matcov_target_bytes(s, p->nlayer);

@@ -1,5 +1,5 @@
 /* T of an exposure in the memory of a dense factor: in the triangle above its diagonal, transposed,
- * but for the blocks on the diagonal, which lie beside it. */
+ * but for the blocks on the diagonal, which lie next to it. */
 #include "factor/dense.h"
 #include "residual/product.h"
 
@@ -46,7 +46,7 @@ done:
     return st;
 }
 
-/* Blocks of Cmm above the diagonal that begin with panel j: beside it, or, in the host's memory,
+/* Blocks of Cmm above the diagonal that begin with panel j: next to it, or, in the host's memory,
  * above it. There one evaluation gives both axes of a row's subaperture, and columns have both of
  * most sensors, where rows of a panel have one. */
 static status fill_above(const stored *x, int64_t j, int64_t n) {

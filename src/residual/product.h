@@ -40,11 +40,11 @@ typedef struct product_kind {
     status (*open)(engine *e, const plan *p, const double *proj, factor *f, product **x);
     void (*close)(product *x); /* NULL is fine */
 
-    /* NULL: nothing. Doubles beside W of each target; doubles of its own in front of all W, which
-     * may be a factor's while no W is alive, and where they are. */
+    /* NULL: nothing. Doubles in addition to W of each target; doubles of its own in front of all W,
+     * which may be a factor's while no W is alive, and where they are. */
     int64_t (*own)(const product *x);
     int64_t (*ground)(const product *x);
-    status (*lend)(product *x, double *room);
+    status (*set_workspace)(product *x, double *room);
 
     /* NULL, or after a factor of the profile's Cmm0 was made. */
     status (*made)(product *x, const profile *p);

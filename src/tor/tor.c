@@ -174,7 +174,7 @@ static status take_targets(tor *t, int64_t beside) {
     }
     for (; st == MOAO_OK && t->op->together && t->ntarget < t->nw; t->ntarget += st == MOAO_OK)
         st = t->e.mat->open_target(t->e.cov, &t->target[t->ntarget]);
-    return st == MOAO_OK ? linop_lend(t->op, tor_distinct(t, t->nw), t->room) : st;
+    return st == MOAO_OK ? linop_set_workspace(t->op, tor_distinct(t, t->nw), t->room) : st;
 }
 
 /* Rate of gemm on the device, of P'P into the memory of W, of as many columns as it holds. */

@@ -101,6 +101,20 @@ class Pairs(unittest.TestCase):
         told = self.check("tlr+toeplitz", edge=1e-5)
         self.assertEqual(told["compression"][0]["form"], "tiles")
 
+    def test_tlr_host(self):
+        """A compressed factor out of core: named, it computes, and each rank makes its own, of the same bits."""
+        run = of("tlr_host+exact")
+        self.assertTrue(1e-10 < self.gaps(run).max() < 5e-5)
+        self.check("tlr_host+fp16", edge=5e-7, least=1e-10, ranks=2)
+        self.assertEqual(run.quantity("STREHL").tobytes(), of("tlr_host+exact", ranks=2).quantity("STREHL").tobytes())
+
+    def test_tlr_placement(self):
+        """At the full scale of an ELT a GPU of 30 GB keeps the factor in its host's memory, one of 79 GB on the device."""
+        for memory, where in (("30e9", "diagonal blocks of the compressed factor"), ("79e9", "compressed factor of Cmm0")):
+            p = moao("check", os.path.join(ROOT, "params", "mosaic.yaml"), "--gpus", "1", "compute.factor=tlr", "compute.product=exact",
+                     "compute.gpu_memory=" + memory)
+            self.assertIn(where, p.stdout)
+
     def test_host(self):
         """A factor in the host's memory: targets that are solved for together, on two ranks, and W cast in its place."""
         self.check("host+fp16", ranks=2)
@@ -125,6 +139,7 @@ class Pairs(unittest.TestCase):
                     (["compute.factor=host"], "compute.factor: host is a factor that is streamed to a GPU"),
                     (["compute.product=fp16"], "compute.product: fp16 needs a GPU"),
                     (["compute.product=exact", "compute.precision=mixed"], "compute.product: exact beside compute.precision: mixed"),
+                    (["compute.factor=tlr_host", "compute.tlr_distributed=true"], "compute.tlr_distributed: true beside compute.factor: tlr_host"),
                     (["compute={format: tlr, factor: tlr}"], "compute.format: given beside compute.factor")):
                 p = moao("run", case, *options, "compute.backend=cpu", "-o", out, check=False)
                 self.assertEqual(p.returncode, 2, options)

@@ -224,13 +224,13 @@ static void same_bits(void **state) {
     static const tlr_options forms[] = {
         {.tau = 1e-4, .cut = -1},
         {.tau = 1e-4, .cut = 8, .norms = true},
-        {.tau = 1e-4, .cut = -1, .singles = true},
+        {.tau = 1e-4, .cut = -1, .fp32 = true},
         {.tau = 1e-4, .cut = -1, .host = true},
-        {.tau = 1e-4, .cut = -1, .singles = true, .host = true},
-        {.tau = 1e-4, .cut = 8, .singles = true, .mixed = true},
-        {.tau = 1e-4, .cut = 8, .singles = true, .mixed = true, .terms = 3},
-        {.tau = 1e-4, .cut = 8, .singles = true, .fp16 = true},
-        {.tau = 1e-4, .cut = -1, .singles = true, .fp16 = true, .mixed = true, .terms = 3},
+        {.tau = 1e-4, .cut = -1, .fp32 = true, .host = true},
+        {.tau = 1e-4, .cut = 8, .fp32 = true, .mixed = true},
+        {.tau = 1e-4, .cut = 8, .fp32 = true, .mixed = true, .terms = 3},
+        {.tau = 1e-4, .cut = 8, .fp32 = true, .fp16 = true},
+        {.tau = 1e-4, .cut = -1, .fp32 = true, .fp16 = true, .mixed = true, .terms = 3},
         {.tau = 0, .cut = -1},
         {.rank = 6, .cut = -1}};
     static const int parts[] = {1, 2, 3, 7, 50};
@@ -243,10 +243,10 @@ static void distributed(void **state) {
     static const tlr_options forms[] = {
         {.tau = 1e-4, .cut = -1},
         {.tau = 1e-4, .cut = 8, .norms = true},
-        {.tau = 1e-4, .cut = -1, .singles = true},
-        {.tau = 1e-4, .cut = 8, .singles = true, .mixed = true},
-        {.tau = 1e-4, .cut = 8, .singles = true, .mixed = true, .terms = 3},
-        {.tau = 1e-4, .cut = 8, .singles = true, .fp16 = true}, /* not so kept */
+        {.tau = 1e-4, .cut = -1, .fp32 = true},
+        {.tau = 1e-4, .cut = 8, .fp32 = true, .mixed = true},
+        {.tau = 1e-4, .cut = 8, .fp32 = true, .mixed = true, .terms = 3},
+        {.tau = 1e-4, .cut = 8, .fp32 = true, .fp16 = true}, /* not so kept */
         {.tau = 0, .cut = -1},
         {.rank = 6, .cut = -1}};
     static const int parts[] = {1, 3, 4, 9};
@@ -299,7 +299,7 @@ static void rescues(void **state) {
     for (int mixed = 0; mixed < 4; mixed++) {
         tlr *l;
         tlr_report report;
-        f.o.singles = f.o.mixed = mixed % 2;
+        f.o.fp32 = f.o.mixed = mixed % 2;
         f.o.distributed = mixed > 1;
         for (size_t k = 0; k < sizeof way / sizeof *way; k++) {
             int64_t bytes;
@@ -338,7 +338,7 @@ static void one_pivot(void **state) {
     tlr_report report;
     tlr *l, *alone;
     f.o.parts = 4;
-    f.o.singles = f.o.mixed = true;
+    f.o.fp32 = f.o.mixed = true;
     m.wrong = rank == size - 1;
     ok(make(&m, &f, true, &met, &l, &report));
     assert_true(report.minor == 0 && report.restarts == 0); /* products in doubles were enough */
@@ -409,7 +409,7 @@ static void no_memory(void **state) {
     form f = {.o = small_options(1e-4)};
     int64_t failures = 0;
     f.o.parts = 3;
-    f.o.distributed = f.o.singles = true;
+    f.o.distributed = f.o.fp32 = true;
     counting_begin();
     for (int64_t at = 0, more = 1; more; at++) {
         double *x = up(m.p.x, m.p.n);

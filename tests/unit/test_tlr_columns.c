@@ -40,7 +40,7 @@ static void columns_as_fp16(void **state) {
         tlr_stats s[3];
         for (int h = 0; h < 2; h++) {
             tlr_options o = small_options(tau);
-            o.singles = true;
+            o.fp32 = true;
             o.mixed = k >= 2;
             o.terms = k >= 3 ? 3 : 0;
             o.cut = k % 2 ? 8 : -1;
@@ -98,7 +98,7 @@ static void columns_by_tolerance(void **state) {
         tlr_stats s;
         for (int h = 0; h < 2; h++) {
             tlr_options o = small_options(tau[k]);
-            o.singles = true;
+            o.fp32 = true;
             o.fp16 = h == 1;
             tlr *l = factor(&p, variants[0], &o);
             tlr_statistics(l, &s);
@@ -127,7 +127,7 @@ static void wide_tiles(void **state) {
         return;
     points p = points_new(530, 270, TLR_KD);
     tlr_options o = small_options(3e-3);
-    o.singles = o.mixed = o.fp16 = true;
+    o.fp32 = o.mixed = o.fp16 = true;
     o.terms = 3;
     o.width = 0;
     tlr *l = factor(&p, variants[0], &o);

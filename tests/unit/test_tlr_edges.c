@@ -228,7 +228,7 @@ static void test_single_scales(void **state) {
         const tlr_source s = {.layout = &p.l, .fill = fill_matrix, .arg = &m};
         tlr_options o = options_of(1e-4 * m.scale);
         tlr *l;
-        o.singles = o.mixed = true;
+        o.fp32 = o.mixed = true;
         const status st = tlr_factor(be, ctx, &s, 'L', &o, NULL, &l, NULL);
         assert_int_equal(st, k < 3 ? MOAO_OK : MOAO_NUMERIC);
         if (k < 3) {

@@ -62,7 +62,7 @@ static void kept_apart(void **state) {
         tlr_options o = small_options(1e-4);
         tlr_stats s;
         o.host = k % 2;
-        o.singles = k / 2;
+        o.fp32 = k / 2;
         tlr *l = factor(&p, variants[0], &o), *other;
         tlr_statistics(l, &s);
         bytes[k] = s.bytes;
@@ -273,7 +273,7 @@ static void mixed_products(void **state) {
     for (int k = 0; k < 6; k++) {
         tlr_options o = small_options(1e-4);
         tlr_report report;
-        o.singles = o.mixed = true;
+        o.fp32 = o.mixed = true;
         o.cut = k / 2 == 1 ? 8 : -1; /* many dense tiles */
         o.memory = k < 4 ? o.memory : (size_t)1 << 20;
         tlr *l = factor(&p, variants[k % 2], &o), *exact;
@@ -307,8 +307,8 @@ static void mixed_products(void **state) {
             free(got), free(dense), free(back);
         }
         free(full);
-        /* doubles, where mixed is asked for without singles, or with a factor on the host */
-        o.singles = k % 2;
+        /* doubles, where mixed is asked for without fp32, or with a factor on the host */
+        o.fp32 = k % 2;
         o.host = true;
         ok(try_factor(&p, variants[k % 2], &o, NULL, &exact, &report));
         assert_true(residual(&p, exact) <= 2 * (double)p.l.nt * 1e-4);
@@ -330,7 +330,7 @@ static void products_in_split(void **state) {
     const int64_t n = p.n;
     for (int k = 0; k < 8; k++) {
         tlr_options o = small_options(1e-4);
-        o.singles = true;
+        o.fp32 = true;
         o.mixed = k < 6;
         o.terms = 3;
         o.cut = k / 2 == 1 ? 8 : -1; /* many dense tiles */
@@ -361,7 +361,7 @@ static void mixed_indefinite(void **state) {
     tlr_options o = small_options(1e-3);
     tlr_report report;
     p.lift = -3;
-    o.singles = o.mixed = true;
+    o.fp32 = o.mixed = true;
     refused(&p, variants[0], &o, &all, &report, "not positive definite");
     assert_true(report.not_positive && report.restarts == 0 && report.minor == 101);
     points_free(&p);

@@ -94,7 +94,7 @@ static void factors(void **state) {
         factor_case c = {.p = &p, .look = v == 1 || v == 3 ? 'R' : 'L', .o = small_options(1e-4)};
         tlr *a = NULL;
         c.o.cut = v == 7 ? 4 : -1; /* many dense tiles */
-        c.o.singles = v >= 4, c.o.host = v == 4 || v == 10, c.o.mixed = v >= 5 && v < 9,
+        c.o.fp32 = v >= 4, c.o.host = v == 4 || v == 10, c.o.mixed = v >= 5 && v < 9,
         c.o.terms = v == 6 || v == 8 ? 3 : 0;
         c.o.fp16 = v == 8 || v == 9;
         c.o.room = v == 10 ? (size_t)1 << 28 : 0;

@@ -294,16 +294,14 @@ typedef struct {
 } form;
 static const form forms[] = {
     {"all sums apart", {.tau = 1e-4, .cut = -1, .memory = 1}, 0.05},
-    {"all sums apart, single precision",
-     {.tau = 1e-4, .cut = -1, .memory = 1, .singles = true},
-     0.05},
+    {"all sums apart, single precision", {.tau = 1e-4, .cut = -1, .memory = 1, .fp32 = true}, 0.05},
     {"some together", {.tau = 1e-4, .cut = 8, .memory = 20000}, 0.05},
     {"many together, single precision",
-     {.tau = 1e-4, .cut = -1, .memory = 40000, .singles = true},
+     {.tau = 1e-4, .cut = -1, .memory = 40000, .fp32 = true},
      0.05},
     {"all together", {.tau = 1e-3, .cut = -1}, 0.05},
     {"dense tiles", {.tau = 0, .cut = 0, .memory = 12500}, 0.05},
-    {"fixed rank, wide super-panels", {.rank = 5, .cut = -1, .memory = 30000, .width = 64}, 2},
+    {"fixed rank, wide block columns", {.rank = 5, .cut = -1, .memory = 30000, .width = 64}, 2},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
@@ -312,6 +310,28 @@ static tlr_options options_of(const form *f) {
     o.seed = 1;
     o.width = o.width ? o.width : 1; /* a tile column */
     return o;
+}
+
+/* The same in a workspace that is given, of which it takes that much less, and no more than it. */
+static void in_workspace(const points *p, tlr_options o, const result *resident,
+                         const result *apart) {
+    const size_t bytes = o.room / 512 * 512;
+    const char mark[] = "beyond it";
+    char *given;
+    result r;
+    ok(whole->alloc(ctx, bytes + sizeof mark, (void **)&given));
+    ok(be->copy(ctx, given + bytes, sizeof mark, mark, sizeof mark, sizeof mark, 1));
+    o.workspace = given;
+    r = factor(p, &o);
+    assert_int_equal(r.report.together, apart->report.together);
+    assert_true(r.peak < apart->peak - (int64_t)(o.room / 2));
+    char after[sizeof mark];
+    ok(be->copy(ctx, after, sizeof mark, given + bytes, sizeof mark, sizeof mark, 1));
+    ok(be->sync(ctx));
+    assert_string_equal(after, mark);
+    same(p, resident, &r);
+    done_with(&r);
+    whole->release(ctx, given);
 }
 
 /* Rooms from none to what four in a pass take. */
@@ -339,6 +359,8 @@ static void same_bits(void **state) {
                 assert_int_equal(together, k ? 1 : 4);
             }
             assert_true(together >= 1 && together <= 4);
+            if (k == 4)
+                in_workspace(&p, o, &resident, &apart);
             /* and what found no place in one piece */
             assert_true(together == 1 || k == 0 ||
                         apart.peak <= (int64_t)(o.room + 3 * sizeof(double) * (size_t)(p.n * B)));
@@ -362,7 +384,7 @@ static void transfers_counted(void **state) {
     points p = points_new(500, B, TLR_KD);
     for (int f = 0; f < 4; f++) {
         tlr_options o = options_of(&forms[f % 2]);
-        const size_t size = o.singles ? sizeof(float) : sizeof(double);
+        const size_t size = o.fp32 ? sizeof(float) : sizeof(double);
         const int64_t step = f / 2 ? 2 : 1, group = f == 1 || f == 2 ? 1 : 4;
         o.width = step * B;
         o.tau = 1e-8; /* a tile row without columns goes with any other */

@@ -33,7 +33,7 @@ static int teardown(void **state) {
 
 static tlr_pool *pool_of(size_t bytes) {
     tlr_pool *x;
-    must(tlr_pool_open(be, side[0], side[1], bytes, &x));
+    must(tlr_pool_open(be, side[0], side[1], bytes, NULL, &x));
     return x;
 }
 static char *take(tlr_pool *x, int of, bool low, size_t bytes) {

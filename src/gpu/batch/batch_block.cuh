@@ -371,7 +371,7 @@ template <class T, int OP> status block_start(const Args<T> &a, int n_max, cudaS
     int warps = CHANGES_A ? nb : 1;
     if (WITH_B && (m + 31) / 32 > warps)
         warps = (m + 31) / 32 < nb ? (int)((m + 31) / 32) : nb;
-    /* without work on A, every 32 * warps columns get a block of their own beside the others */
+    /* without work on A, every 32 * warps columns get a block of their own */
     int64_t panels = WITH_B && !CHANGES_A ? (m + 32 * warps - 1) / (32 * warps) : 1;
     if (a.count * panels > INT32_MAX)
         panels = 1;

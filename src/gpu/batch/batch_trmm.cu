@@ -136,7 +136,7 @@ struct Pieces {
 };
 
 /* Which rows of 16 of a tile are those of a warp in its upper (0) or lower (1) part: 0, 3, 4, 7 or
- * 1, 2, 5, 6, so that both have as much to do beside the diagonal. */
+ * 1, 2, 5, 6, so that both have as much to do off the diagonal. */
 __device__ inline int tile_row(int i, int part) {
     return 2 * i + ((i & 1) ^ part);
 }

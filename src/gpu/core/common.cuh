@@ -22,7 +22,8 @@ struct backend_ctx {
     backend_head head;
     int device, sms;
     bool own_stream;
-    gpu_queue main, side; /* side: work that may run beside the main stream, always joined again */
+    gpu_queue main,
+        side; /* side: work that may run concurrently with the main stream, always joined again */
     cudaStream_t in, out; /* transfers of the host-data and multi-device variants */
     cudaEvent_t fork, join, mark[2], ahead[2];
     cudaEvent_t piece[32];                    /* arrivals of parts of a matrix */

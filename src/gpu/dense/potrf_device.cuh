@@ -285,10 +285,10 @@ __device__ inline void load_pair(const float *p, float *x, float *y) {
 
 /* Factor a block of 8 x 8, column-major (as L D L', without roots on the way from pivot to pivot),
  * and solve with its transpose for the row p. Every row does so for itself. No branches: the
- * compiler can put other work beside it. own: the row of p in the block, if it is one of its eight.
- * Those rows come out as the block has them, bit for bit (the diagonal is its pivot,
- * the rest is made by the same operations): a difference of one rounding would be amplified by the
- * root of the condition number. */
+ * compiler can schedule other work with it. own: the row of p in the block, if it is one of its
+ * eight. Those rows come out as the block has them, bit for bit (the diagonal is its pivot, the
+ * rest is made by the same operations): a difference of one rounding would be amplified by the root
+ * of the condition number. */
 template <class T> __device__ front_row<T> eliminate(const T *block, int own, front_row<T> p) {
     T a[FRONT][FRONT], m[FRONT];
 #pragma unroll

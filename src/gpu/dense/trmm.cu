@@ -115,7 +115,7 @@ static status load(const gpu_multiply *s, cudaStream_t q, int64_t n, int64_t w, 
                           left ? n : w);
 }
 
-/* The same beside what the main stream does next, which only reads B there. */
+/* The same concurrently with what the main stream does next, which only reads B there. */
 static status load_ahead(gpu_multiply *s, int64_t n, const void *a, const void *b) {
     cudaStream_t side = s->ctx->side.stream;
     CUDA_TRY(cudaEventRecord(s->ctx->fork, s->q->stream));

@@ -27,7 +27,7 @@ constexpr int COLS = 16 * GROUPS;         /* a group, of one or two warps, has 1
 constexpr int SLOT = 16 * CHUNK;          /* numbers of a chunk of a warp's columns */
 constexpr size_t MOST_BYTES = 226 * 1024; /* of a multiprocessor, for the blocks' dynamic memory */
 
-/* Two numbers, or zeros where they are not used; nothing is read then. What lies beside them goes
+/* Two numbers, or zeros where they are not used; nothing is read then. What lies next to them goes
  * to the L2 cache as well: it is asked for next. */
 __device__ inline void stage_pair(double *s, const double *g, bool used) {
     const unsigned bytes = used ? 16 : 0;

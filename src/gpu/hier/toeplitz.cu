@@ -91,7 +91,7 @@ struct host_arrays {
     char *twiddle;
 };
 
-/* What products in FP16 need beside. */
+/* What products in FP16 need in addition. */
 static void lay_out_fp16(gpu_arena *r, const toeplitz_shape *s, int N, toeplitz_fp16 *h) {
     const size_t y = toeplitz_fp16_along_y(s->n, N), x = toeplitz_fp16_along_x(s->n, N);
     h->n = s->n, h->g = s->nimage, h->N = N;
@@ -356,7 +356,7 @@ static status check_call(const backend_toeplitz_plan *p, char side, char trans, 
     if (lwork < workspace(p, nvec))
         return status_fail(MOAO_INPUT, "toeplitz: work is too small");
     if (p->half && (side == 'L' || trans != 'N'))
-        return status_fail(MOAO_INPUT, "toeplitz: products in halves are X A");
+        return status_fail(MOAO_INPUT, "toeplitz: products in FP16 are X A");
     return MOAO_OK;
 }
 

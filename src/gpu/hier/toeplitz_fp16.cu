@@ -1,5 +1,5 @@
 /* Block-Toeplitz products in FP16 on tensor cores. Scales keep every stage inside the range of
- * halves for vectors whose entries are up to 2^15 and not alike all over the lattice, and symbols
+ * halves for vectors whose entries are up to 2^15 and not equal all over the lattice, and symbols
  * of which all may be near the largest; smaller ones lose nothing, for halves have 29 binary places
  * below 2^15. */
 #include "toeplitz_fp16.cuh"
@@ -56,7 +56,7 @@ typedef struct {
 } scales;
 
 /* Sums of n numbers grow as sqrt(n) where signs are mixed: after both transforms X is n^-0.6 of
- * what it was, unless it is alike all over the lattice, when it is n^0.4 of that. */
+ * what it was, unless it is equal all over the lattice, when it is n^0.4 of that. */
 static scales scales_of(const toeplitz_fp16 *h) {
     const double bits = log2((double)h->n), images = log2(2.0 * h->g);
     return scales{exp2(-ceil(0.8 * bits)), 0.5 * exp2(-ceil(0.5 * log2((double)h->N))),

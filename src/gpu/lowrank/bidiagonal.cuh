@@ -16,7 +16,7 @@ namespace lowrank {
 template <int N> using BidiagonalGrid = Grid<double, 8, N / 4, N / 8, 4>;
 
 /* v: the vectors of H as grid_factor<true> leaves them, in memory; the rest in shared memory: their
- * factors; B on and beside its diagonal; column, row and products of a step. */
+ * factors; B on and next to its diagonal; column, row and products of a step. */
 struct Bidiagonal {
     double *v, *factor, *d, *e, *column, *row, *dot, *part;
 };
@@ -180,8 +180,8 @@ struct Count {
 };
 
 /* x > 0. Sign changes in the sequence of leading minors of the matrix with B's entries d_1, e_1,
- * d_2, ... beside its diagonal, less x on it; b: squares of these, zeros up to a multiple of 4 rows
- * of B. Its eigenvalues are the values of B and their negatives, and zeros. Rounding changes
+ * d_2, ... next to its diagonal, less x on it; b: squares of these, zeros up to a multiple of 4
+ * rows of B. Its eigenvalues are the values of B and their negatives, and zeros. Rounding changes
  * entries relative to themselves, hence also the values. */
 __device__ inline Count values_below(const double *b, int n, double x) {
     const int quads = (n + 3) / 4;
@@ -221,7 +221,7 @@ struct Bracket {
     }
 };
 
-/* The two points between which the value probably lies: once it is alone in its bracket, beside
+/* The two points between which the value probably lies: once it is alone in its bracket, next to
  * where a straight line would be 0, else thirds. */
 __device__ inline void bracket_points(const Bracket &a, double &x1, double &x2) {
     const double w = a.hi - a.lo;

@@ -38,11 +38,12 @@ template <class C> __host__ __device__ constexpr int64_t core_slot() {
     return 3 * C::N * C::N;
 }
 
-/* What a block has beside Svd: inverse permutations, scratch of the third QR, the workspace. */
+/* What a block has in addition to Svd: inverse permutations, scratch of the third QR, the
+ * workspace. */
 template <class T> struct CorePlace {
     int *row_at, *col_at;        /* the row and column that went to place i */
     double *scalars;             /* of svd_quads.cuh */
-    T *tau3, *sign, *reflectors; /* reflectors: what a QR notes beside its tau */
+    T *tau3, *sign, *reflectors; /* reflectors: what a QR stores in addition to its tau */
     T *first, *second, *w;
 };
 

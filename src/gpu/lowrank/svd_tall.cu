@@ -70,7 +70,7 @@ template <class T> struct TallArgs {
 
 constexpr int WARPS = THREADS / 32;
 
-/* What orders numbers that are not negative, infinity and NaN alike: equal keys may come from
+/* What orders numbers that are not negative, infinity and NaN included: equal keys may come from
  * numbers that differ by a millionth. */
 __device__ inline int size_key(double x) {
     return min(__double2hiint(x) & INT32_MAX, 0x7ff00000);

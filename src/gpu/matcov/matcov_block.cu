@@ -109,7 +109,8 @@ static int edge_count(const host_sensor *h, int axis, int k0, int n) {
     return h->plus[axis][k0 + n - 1] - h->minus[axis][k0] + 1;
 }
 
-/* Jobs of a pair that is not alike; as many columns at a time as there is memory for their sums. */
+/* Jobs of a pair without a common lattice; as many columns at a time as there is memory for their
+ * sums. */
 static status add_other(block *b, const piece *r, const piece *whole) {
     const host_sensor *rows = &b->c->host[r->sensor], *cols = &b->c->host[whole->sensor];
     const bool whole_axis = r->n == rows->nsub;
@@ -167,7 +168,7 @@ static int twins_of(const piece *p, int n, twin *out) {
     return count;
 }
 
-/* A job of a pair of mean gradients that is not alike. */
+/* A job of a pair of mean gradients without a common lattice. */
 static status add_means(block *b, const twin *r, const twin *c, matcov_link link) {
     gpu_cov_means *p = &b->means[2 * (r->axes - 1) + c->axes - 1];
     if (p->part != 'A' && b->like.i0 + r->at[r->axes - 1] + r->n - 1 < b->like.j0 + c->at[0])
@@ -254,7 +255,7 @@ static status fill_pieces(block *b, const piece *rows, int nrow, const piece *co
     return flush_other(b);
 }
 
-/* Pairs of mean gradients that are not alike. */
+/* Pairs of mean gradients without a common lattice. */
 static status fill_means(block *b, const piece *rows, int nrow, const piece *cols, int ncol) {
     twin *r = (twin *)malloc(3 * (size_t)(nrow + ncol + 2) * sizeof *r);
     status st = r ? MOAO_OK : status_fail(MOAO_MEMORY, "no memory for the parts of a block");

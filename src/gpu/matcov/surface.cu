@@ -5,7 +5,8 @@
  * cubics. Model section 4.
  *
  * The lattice is a matrix, x down, y across. Where the rows are slopes, whose pitch is `fold`
- * steps, every fold-th x is beside the next one, so that neighbours read neighbours; y too. */
+ * steps, every fold-th x is next to the following one, so that neighbours read neighbours; y too.
+ */
 #include "matcov_host.cuh"
 #include "near.cuh"
 #include <math.h>

@@ -35,7 +35,7 @@ static bool is_beside(const char *file, const char *sub, char path[PLUGIN_PATH])
     return access(path, R_OK) == 0;
 }
 
-/* The file that MOAO_GPU_PLUGIN names, else beside the program, else in lib/moao of its prefix.
+/* The file that MOAO_GPU_PLUGIN names, else next to the program, else in lib/moao of its prefix.
  * Nowhere else: a library that somebody put into a folder above is not ours. */
 static bool find_plugin(char path[PLUGIN_PATH]) {
     const char *named = getenv("MOAO_GPU_PLUGIN");
@@ -67,11 +67,11 @@ static bool tables_fit(const backend *own) {
         bool needed;
     } family[] = {
         {"batched operations", own->batch, sizeof(backend_batch), true},
-        {"operations on halves", own->fp16, sizeof(backend_fp16), true},
+        {"operations on FP16 numbers", own->fp16, sizeof(backend_fp16), true},
         {"products with sparse matrices", own->sparse, sizeof(backend_sparse), true},
         {"low-rank operations", own->lowrank, sizeof(backend_lowrank), true},
         {"Toeplitz products", own->toeplitz, sizeof(backend_toeplitz), false},
-        {"terms of products of halves", own->split, sizeof(backend_split_ops), false},
+        {"products of FP16 numbers in several terms", own->split, sizeof(backend_split_ops), false},
         {"operations of formats", own->hier, sizeof(backend_hier), false},
         {"groups", own->group, sizeof(backend_group), false},
     };

@@ -239,7 +239,7 @@ static status fp16_gemm_checked(backend_ctx *ctx, char transa, char transb, int6
     const extent x[] = {{a, na ? m : k, na ? k : m, lda, sizeof *a},
                         {b, nb ? k : n, nb ? n : k, ldb, sizeof *b},
                         {c, m, n, ldc, sizeof *c}};
-    const char *name = "gemm of halves";
+    const char *name = "gemm of FP16 numbers";
     const status st = extents_check(checked_admit(own, own->fp16->gemm, fine, name), name, 3, x);
     return st == MOAO_OK
                ? own->fp16->gemm(ctx, transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
@@ -256,7 +256,8 @@ static status fp16_gemm_rounded(backend_ctx *ctx, char transa, char transb, int6
                 count <= FP16_MOST_PRODUCTS;
     for (int i = 0; fine && i < count; i++)
         fine = p[i].depth >= 1;
-    const status st = checked_admit(own, own->fp16->gemm_rounded, fine, "rounded gemm of halves");
+    const status st =
+        checked_admit(own, own->fp16->gemm_rounded, fine, "rounded gemm of FP16 numbers");
     return st == MOAO_OK ? own->fp16->gemm_rounded(ctx, transa, transb, m, n, k, alpha, count, p,
                                                    lda, ldb, beta, c, ldc)
                          : st;

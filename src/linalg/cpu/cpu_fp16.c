@@ -39,7 +39,7 @@ static float fp16_value(backend_f16 h) {
     return (float)(h & 0x8000 ? -a : a);
 }
 
-static float values[65536]; /* of all halves */
+static float values[65536]; /* of all FP16 numbers */
 
 static void make_values(void) {
     for (int i = 0; i < 65536; i++)
@@ -86,7 +86,7 @@ static status cpu_cast_to_fp16(backend_ctx *ctx, backend_type t, int64_t m, int6
     return MOAO_OK;
 }
 
-/* Inner columns k0 .. k0 + n of op(A), m x n, as singles. */
+/* Inner columns k0 .. k0 + n of op(A), m x n, in FP32. */
 static void spread(char trans, int64_t m, int64_t k0, int64_t n, const backend_f16 *a, int64_t lda,
                    const float *value, float *out) {
 #pragma omp parallel for
@@ -101,12 +101,12 @@ static status cpu_gemm_fp16(backend_ctx *ctx, char ta, char tb, int64_t m, int64
     const float *value = all_values();
     float *x = NULL, *y = NULL;
     const float one = 1;
-    status st = cpu_fits("gemm of halves", m, n, ldc);
+    status st = cpu_fits("gemm of FP16 numbers", m, n, ldc);
     (void)ctx;
     if (st != MOAO_OK || m == 0 || n == 0)
         return st;
-    TRY(ALLOC(x, (size_t)(m * INNER), "halves as singles"));
-    TRY(ALLOC(y, (size_t)(n * INNER), "halves as singles"));
+    TRY(ALLOC(x, (size_t)(m * INNER), "FP16 numbers in FP32"));
+    TRY(ALLOC(y, (size_t)(n * INNER), "FP16 numbers in FP32"));
     cpu_gemm_panel(BACKEND_S, 'N', 'N', m, n, 0, &one, x, m, y, INNER, &beta, c, ldc);
     for (int64_t j = 0; alpha != 0 && j < k; j += INNER) {
         const int64_t w = k - j < INNER ? k - j : INNER;

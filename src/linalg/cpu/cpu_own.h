@@ -11,7 +11,7 @@ extern const backend_lowrank lowrank_cpu;
 extern const backend_sparse sparse_cpu;
 extern sparse_filter_op cpu_filter;
 extern const struct backend_toeplitz toeplitz_cpu;
-/* n halves as floats. */
+/* n FP16 numbers as floats. */
 void fp16_cpu_floats(int64_t n, const backend_f16 *h, float *x);
 extern const struct backend_hier hier_cpu;
 extern const backend_split_ops split_cpu;

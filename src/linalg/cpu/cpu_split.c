@@ -17,7 +17,7 @@ static status columns(backend_ctx *ctx, const char *parts, int64_t m, int64_t n,
     backend_f16 *half = NULL;
     status st;
     (void)ctx;
-    TRY(ALLOC(half, 2 * (size_t)m + 1, "halves of a column"));
+    TRY(ALLOC(half, 2 * (size_t)m + 1, "FP16 parts of a column"));
     for (int64_t e = 0; m > 0 && e < n; e++) {
         const split_column c = list[e];
         const float *from = c.from >= 0 ? x + c.from * ldx : y + (-1 - c.from) * ldy;
@@ -36,7 +36,7 @@ static status blocks(backend_ctx *ctx, const char *parts, int64_t n, const split
     backend_f16 *half = NULL;
     status st;
     (void)ctx;
-    TRY(ALLOC(half, 2 * (size_t)most + 1, "halves of a column"));
+    TRY(ALLOC(half, 2 * (size_t)most + 1, "FP16 parts of a column"));
     for (int64_t e = 0; e < n; e++)
         for (int64_t j = 0; j < list[e].cols; j++) {
             const split_block b = list[e];
@@ -66,7 +66,7 @@ static status narrow(backend_ctx *ctx, int64_t n, const split_run *list, int64_t
 }
 
 /* 2^-exponent h for many numbers: the bits of a half, moved to where a single has them, are that of
- * a number 2^112 times smaller, subnormal halves too. */
+ * a number 2^112 times smaller, subnormal FP16 numbers too. */
 static void spread(int64_t n, int exponent, const backend_f16 *h, float *x) {
     const float up = 0x1p112f, scale = ldexpf(1, -exponent);
     for (int64_t i = 0; i < n; i++) {

@@ -30,7 +30,8 @@ status split_cpu_pack(backend_ctx *ctx, int64_t n, const split_pack *list, int e
     status st = MOAO_OK;
     (void)ctx;
     if (!rest)
-        return status_fail(MOAO_MEMORY, "cannot allocate a column of %lld halves", (long long)ldb);
+        return status_fail(MOAO_MEMORY, "cannot allocate a column of %lld FP16 numbers",
+                           (long long)ldb);
     for (int64_t e = 0; e < n; e++)
         for (int64_t j = 0; j < list[e].cols; j++) {
             const split_pack *t = list + e;
@@ -100,7 +101,7 @@ status split_cpu_halve(backend_ctx *ctx, const split_products *p, const int32_t 
     status st;
     (void)ctx;
     TRY(ALLOC(out, (size_t)(p->m * SPLIT_WIDEST) + 1, "a result"));
-    TRY(ALLOC(half, 2 * (size_t)p->m + 1, "halves of a column"));
+    TRY(ALLOC(half, 2 * (size_t)p->m + 1, "FP16 parts of a column"));
     for (int64_t e = 0; p->m > 0 && e < p->count; e++) {
         TRY(result(p, p->task + e, out));
         for (int64_t j = 0; j < p->task[e].cols; j++) {

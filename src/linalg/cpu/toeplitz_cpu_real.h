@@ -308,7 +308,7 @@ static CLONES void NAME(block)(const struct backend_toeplitz_plan *p, const prod
 }
 
 #if BYTES == TOEPLITZ_BLOCK
-/* What rows and columns of the same place have beside: Y += alpha X D. */
+/* What rows and columns of the same place have in addition: Y += alpha X D. */
 static void NAME(add_diagonals)(const struct backend_toeplitz_plan *p, const product *q) {
 #pragma omp parallel for schedule(dynamic)
     for (int c = 0; c < p->nimage; c++)

@@ -37,7 +37,7 @@ size_t fp16_factor_bytes(int64_t m, const fp16_factor_options *o) {
     return (size_t)fp16_panel_start(m, o->panel, m) * sizeof(backend_f16);
 }
 
-/* Panel by panel in the lower triangle of doubles in which L was: the columns of both halves, one
+/* Panel by panel in the lower triangle of doubles in which L was: the columns of both parts, one
  * behind the other, within those of L from the panel's first row on. */
 static fp16_pair inside_entry(const fp16_factor *f, int64_t i, int64_t j) {
     const int64_t j0 = j / f->o.panel * f->o.panel, rows = f->m - j0, ld = 4 * f->inside;
@@ -74,10 +74,10 @@ static status take(fp16_factor *f) {
     const backend *be = f->be;
     const size_t nt = (size_t)f->nt, tile = (size_t)f->o.tile;
     status st;
-    TRY(ALLOC(f->ei, nt, "a factor in halves"));
+    TRY(ALLOC(f->ei, nt, "a factor in split FP16"));
     TRY(ALLOC(f->host, (size_t)numbers(f), "sizes of a factor"));
     for (int k = 0; k < FP16_SOLVES; k++) {
-        TRY(ALLOC(f->ec[k], nt, "a factor in halves"));
+        TRY(ALLOC(f->ec[k], nt, "a factor in split FP16"));
         TRY(ALLOC(f->three[k], nt * nt, "tiles of a factor"));
     }
     TRY(be->alloc(f->ctx, 2 * nt * tile * tile * sizeof *f->inverse, (void **)&f->inverse));
@@ -94,8 +94,8 @@ status fp16_factor_open(const backend *be, backend_ctx *ctx, int64_t m,
     *out = NULL;
     if (m < 1 || o->tile < 1 || o->panel < o->tile || o->panel % o->tile != 0 || o->depth < 1 ||
         o->rows < 1 || !(o->accuracy >= 0))
-        return status_fail(MOAO_INPUT, "factor in halves: an option is out of range");
-    TRY(ALLOC(f, 1, "a factor in halves"));
+        return status_fail(MOAO_INPUT, "factor in split FP16: an option is out of range");
+    TRY(ALLOC(f, 1, "a factor in split FP16"));
     f->be = be;
     f->ctx = ctx;
     f->m = m;
@@ -183,7 +183,7 @@ status fp16_factor_begin(fp16_factor *f, double bound, const fp16_sample *sample
     const double *const x[FP16_SOLVES] = {sample->x, sample->w};
     status st = MOAO_OK;
     if (n < 1 || sample->ldb < n || sample->ld < n || !(bound > 0) || isinf(bound))
-        return status_fail(MOAO_INPUT, "factor in halves: an argument is out of range");
+        return status_fail(MOAO_INPUT, "factor in split FP16: an argument is out of range");
     f->sample = *sample;
     f->place = place;
     f->inside = 0;
@@ -251,7 +251,7 @@ status fp16_factor_panel(fp16_factor *f, int64_t j, const double *l, int64_t ldl
     const fp16_pair to = fp16_entry(f, j, j);
     status st = MOAO_OK;
     if (ldl < m - j || lwork < fp16_factor_panel_work(f, f->sample.n))
-        return status_fail(MOAO_INPUT, "factor in halves: an argument is out of range");
+        return status_fail(MOAO_INPUT, "factor in split FP16: an argument is out of range");
     const scratch s = cut(f, f->sample.n, work, lwork);
     for (int64_t i = j / f->o.tile; i < f->nt && fp16_start(f, i) < end; i++) {
         const int64_t at = fp16_start(f, i), next = fp16_start(f, i + 1), n = next - at;
@@ -411,7 +411,7 @@ status fp16_factor_make(fp16_factor *f, double *l, int64_t ldl, int64_t n, const
     double bound;
     status st;
     if (ldl < f->m || n < 1 || ldb < n || lwork < fp16_factor_make_work(f, n))
-        return status_fail(MOAO_INPUT, "factor in halves: an argument is out of range");
+        return status_fail(MOAO_INPUT, "factor in split FP16: an argument is out of range");
     const size_t sample = sample_bytes(f, n), stage = stage_bytes(f);
     double *x = (double *)(void *)part, *w = (double *)(void *)(part + sample);
     char *rest = part + 2 * sample + stage;

@@ -13,7 +13,7 @@ status fp16_gemm_part(const backend *be, backend_ctx *ctx, fp16_products which, 
         {a.lo, b.hi, depth * LONGER}, {a.hi, b.lo, depth * LONGER}, {a.hi, b.hi, depth}};
     const int first = which & FP16_OTHERS ? 0 : 2, end = which & FP16_FIRST ? 3 : 2;
     if (alpha != 0 && (!isnormal(scale) || depth < 1))
-        return status_fail(MOAO_INPUT, "product of split halves: exponents out of range");
+        return status_fail(MOAO_INPUT, "product in split FP16: exponents out of range");
     return be->fp16->gemm_rounded(ctx, ta, tb, m, n, k, scale, end - first, all + first, a.ld, b.ld,
                                   beta, c, ldc);
 }

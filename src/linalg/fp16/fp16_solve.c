@@ -11,7 +11,7 @@ typedef struct {
     int64_t n, ldb, ldw;
     float *b;             /* right-hand sides, which become the solution */
     backend_f16 *hi, *lo; /* the solution so far, in FP16 */
-    backend_f16 *work;    /* halves of a column block of b: hi, lo */
+    backend_f16 *work;    /* FP16 parts of a column block of b: hi, lo */
     bool *done;           /* of the tiles in three products, in this solve */
 } slice;
 
@@ -118,7 +118,7 @@ status fp16_factor_solve(fp16_factor *f, int64_t n, float *b, int64_t ldb, backe
     status st = MOAO_OK;
     if (n < 0 || ldb < (n > 1 ? n : 1) || ldw < (n > 1 ? n : 1) ||
         lwork < fp16_factor_solve_work(f) || !f->ready)
-        return status_fail(MOAO_INPUT, "solve by halves: an argument is out of range");
+        return status_fail(MOAO_INPUT, "solve in split FP16: an argument is out of range");
     for (int64_t i = 0; i < n; i += f->o.rows)
         for (int solve = 0; solve < FP16_SOLVES; solve++) {
             TRY(ALLOC(done, (size_t)(f->nt * f->nt), "tiles of a factor"));

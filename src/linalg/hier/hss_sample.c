@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 enum {
-    NEAR_NODES = 10,   /* nodes whose rows are sampled beside a node's own */
+    NEAR_NODES = 10,   /* nodes whose rows are sampled in addition to a node's own */
     NEAR_POINTS = 384, /* of their rows at most, two thirds of them the nearest */
     FAR_POINTS = 12,   /* rows of the sibling of each node above */
 };

@@ -305,9 +305,9 @@ done:
     return st;
 }
 
-/* How many columns of each tile may be halves: the last ones, which carry the smallest singular
- * values s; halves round U and V by 2^-11 at most, the product by 2^-11 |s| each. Of a dense tile
- * all or none. Waits. */
+/* How many columns of each tile may be FP16 numbers: the last ones, which carry the smallest
+ * singular values s; FP16 rounds U and V by 2^-11 at most, the product by 2^-11 |s| each. Of a
+ * dense tile all or none. Waits. */
 static status choose_fp16(tlr_work *w, const tlr *a, const tlr_batch *c, panel *p,
                           const double *src, int64_t lds) {
     const int64_t n = c->count * a->b;

@@ -56,7 +56,7 @@ done:
     return st;
 }
 
-/* The same; *info is all members', who go on alike. */
+/* The same; *info is the same on all processes. */
 static status end_block(tlr_factoring *s, int *info) {
     status st = end_own_block(s, info);
     int64_t most = *info;

@@ -107,7 +107,7 @@ static stand packed(const tlr *l, const panel *p, void *at, int64_t begin, int64
 /* As products use them. */
 static stand whole(const panel *p, backend_type t) {
     return t == BACKEND_D ? (stand){t, p->u, p->v, p->r0, p->r1}
-                          : (stand){t, p->singles, p->singles + p->kept_v, p->r0, p->r1};
+                          : (stand){t, p->fp32, p->fp32 + p->kept_v, p->r0, p->r1};
 }
 
 /* Tile rows j0 .. j1 from one place to the other. */
@@ -159,7 +159,7 @@ status tlr_distributed_open(tlr *l, const tlr_procs *m) {
     TRY(ALLOC(l->spread, 1, "spread factor"));
     l->spread->m = *m;
     for (int k = 0; k < 2; k++)
-        TRY(ALLOC(l->spread->rows[k].begin, (size_t)l->panels, "rows of super-panels"));
+        TRY(ALLOC(l->spread->rows[k].begin, (size_t)l->panels, "rows of block columns"));
 done:
     return st;
 }
@@ -406,7 +406,7 @@ status tlr_distributed_next(tlr_work *w, const tlr *l, int64_t q) {
     if (!s)
         return MOAO_OK;
     if (s->turn >= s->turns || whose_turn(s) != q)
-        return status_fail(MOAO_INTERNAL, "super-panels of a spread factor are out of turn");
+        return status_fail(MOAO_INTERNAL, "block columns of a distributed factor are out of turn");
     return take_turn(w, l);
 }
 

@@ -135,7 +135,7 @@ static status attempts(tlr_factoring *s, const tlr_options *given) {
     if (s->report->minor && !s->report->not_positive && s->rescue->dense) {
         o.cut = 0;
         o.rank = 0;
-        o.singles = false;
+        o.fp32 = false;
         s->report->dense = true;
         TRY(attempt_with_memory(s, &o));
     }
@@ -170,7 +170,7 @@ static status check_pivots(const tlr *l, tlr_report *report) {
                         "singular: the pivot of row %lld is %.1e of the largest one; a constant on "
                         "the diagonal may help",
                         (long long)least, ratio);
-    } else if (n > 0 && l->o.singles && !(d[largest] >= 0x1p-35 && d[largest] <= 0x1p55)) {
+    } else if (n > 0 && l->o.fp32 && !(d[largest] >= 0x1p-35 && d[largest] <= 0x1p55)) {
         st = status_fail(MOAO_NUMERIC,
                          "numbers of %.1e: products of them are beyond single precision; scale the "
                          "matrix, or keep tiles in double precision",

@@ -8,7 +8,7 @@
 typedef struct {
     tlr_work w;
     /* left-looking on a device, or with terms: updates of the next block column, in a stream of
-     * their own beside what finishes the current one */
+     * their own, concurrently with what finishes the current one */
     tlr_work ahead;
     backend_ctx *side; /* NULL: not a device */
     const tlr_source *from;
@@ -25,7 +25,7 @@ typedef struct {
     void *answer;     /* in the backend's memory: largest entry (double), info (int) */
 } tlr_factoring;
 
-/* Super-panel p of the Schur complement, dense from its diagonal block on. */
+/* Block column p of the Schur complement, dense from its diagonal block on. */
 typedef struct {
     int64_t p;
     double *d;
@@ -37,10 +37,10 @@ typedef struct {
 /* What an attempt begins and ends with. */
 status tlr_schur_open(tlr_factoring *s);
 void tlr_schur_close(tlr_factoring *s);
-/* Super-panel p, complete. */
+/* Block column p, complete. */
 status tlr_schur_complete(tlr_factoring *s, int64_t p, tlr_step *x);
 /* Whether the next one is updated ahead; then: its entries, and what its updates by those before
- * the current one need; they go beside what follows in the stream of s->w. */
+ * the current one need; they run concurrently with what follows in the stream of s->w. */
 bool tlr_schur_ahead(const tlr_factoring *s);
 status tlr_schur_begin_ahead(tlr_factoring *s, int64_t p, tlr_step *x);
 /* These updates; p - 1 is to be finished meanwhile. */

@@ -1,8 +1,8 @@
 /* Columns of a factor's block column that are kept in FP16, in the backend's memory: first all
- * numbers in single precision stand together, tile by tile, then all halves; a list of runs in the
+ * numbers in single precision stand together, tile by tile, then all in FP16; a list of runs in the
  * backend's memory leads from there to where they stand in one precision and back. u and v have an
- * exponent each, which brings their largest entry to 2^15: halves keep all bits down to 2^-29 of
- * that, and are wrong by 2^-40 of it below, so that neither each tile nor each column needs an
+ * exponent each, which brings their largest entry to 2^15: FP16 numbers keep all bits down to 2^-29
+ * of that, and are wrong by 2^-40 of it below, so that neither each tile nor each column needs an
  * exponent. A half is the first of the two that a solve in terms makes of a number, and the second
  * is 0. */
 #include "internal.h"
@@ -68,7 +68,7 @@ static backend_f16 *fp16_of(const panel *p, void *kept) {
     return (backend_f16 *)(void *)((float *)kept + p->leading);
 }
 
-void tlr_store_kept(const tlr *a, const panel *p, int64_t *at, const float **singles,
+void tlr_store_kept(const tlr *a, const panel *p, int64_t *at, const float **fp32,
                     const backend_f16 **fp16) {
     int64_t n[2] = {0, 0};
     for (int v = 0; v < 2; v++)
@@ -87,7 +87,7 @@ void tlr_store_kept(const tlr *a, const panel *p, int64_t *at, const float **sin
                 n[0] += there ? (t->rank - t->fp16) * m : 0;
                 n[1] += there ? t->fp16 * m : 0;
             }
-    *singles = a->o.fp16 ? (const float *)(const void *)p->kept : p->singles;
+    *fp32 = a->o.fp16 ? (const float *)(const void *)p->kept : p->fp32;
     *fp16 = a->o.fp16 ? fp16_of(p, p->kept) : NULL;
 }
 

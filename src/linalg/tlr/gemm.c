@@ -10,7 +10,7 @@ static bool same_tiles(const tlr_layout *a, const tlr_layout *b) {
 static status refuse(const char *what) {
     return status_fail(MOAO_INPUT,
                        "%s: matrices do not fit (rectangular or symmetric, the same tiles, orders "
-                       "of tiles and widths of super-panels)",
+                       "of tiles and widths of block columns)",
                        what);
 }
 
@@ -93,7 +93,7 @@ done:
     return st;
 }
 
-/* Super-panel p of C: dense, its scaled contents and products added, compressed again. */
+/* Block column p of C: dense, its scaled contents and products added, compressed again. */
 static status accumulate(tlr_work *w, double alpha, const tlr *a, const tlr *b, double beta, tlr *c,
                          int64_t p) {
     panel *to = c->panel + p;

@@ -25,11 +25,11 @@ typedef struct {
     int64_t width;  /* columns */
     char *kept;     /* u and v as store.c keeps them; they themselves come and go, then */
     int64_t kept_v; /* where v begins after u, in one precision [elements] */
-    float *singles; /* both in single precision, NULL: not there at present */
+    float *fp32;    /* both in single precision, NULL: not there at present */
     double most[2]; /* where solves may be in terms: largest modulus of what is kept of u and v */
-    /* with halves: numbers in single precision, before the halves; runs of u, then of v, tile row
-     * by tile row, in the backend's memory, the longest of them, and those before each row (the end
-     * too), [r1 - r0 + 1] of u, then of v */
+    /* with columns in FP16: numbers in single precision, before those; runs of u, then of v, tile
+     * row by tile row, in the backend's memory, the longest of them, and those before each row (the
+     * end too), [r1 - r0 + 1] of u, then of v */
     int64_t leading, longest, *row_run;
     split_run *run;
     /* symmetric, factor: width x width block on the diagonal; of a factor the lower triangle */
@@ -126,11 +126,11 @@ static inline double *panel_v(const tlr *a, const panel *p, int64_t i, int64_t k
 /* Whether solves may be in terms: tiles are where these take them from, and their bounds are known,
  * whatever the factor's own products are made in. */
 static inline bool tlr_takes_split(const tlr *a) {
-    return a->factor && a->o.singles && !a->o.host && a->be->split;
+    return a->factor && a->o.fp32 && !a->o.host && a->be->split;
 }
 /* Precision in which a factor's u and v are kept. */
 static inline backend_type tlr_kept(const tlr *a) {
-    return a->o.singles ? BACKEND_S : BACKEND_D;
+    return a->o.fp32 ? BACKEND_S : BACKEND_D;
 }
 /* Precision of products with the tiles of a. */
 static inline backend_type tlr_type(const tlr *a) {
@@ -143,12 +143,12 @@ static inline const void *tlr_at(backend_type t, const void *p, int64_t k) {
 static inline const void *typed_u(const tlr *a, backend_type t, const panel *p, int64_t i,
                                   int64_t k) {
     const int64_t at = p->ubegin[i - p->r0] + panel_tile(p, i, k)->u * tlr_extent(a->rows, i);
-    return tlr_at(t, t == BACKEND_D ? (const void *)p->u : p->singles, at);
+    return tlr_at(t, t == BACKEND_D ? (const void *)p->u : p->fp32, at);
 }
 static inline const void *typed_v(const tlr *a, backend_type t, const panel *p, int64_t i,
                                   int64_t k) {
     const int64_t at = p->vbegin[k - p->c0] + panel_vcol(p, i, k) * tlr_extent(a->cols, k);
-    return t == BACKEND_D ? tlr_at(t, p->v, at) : tlr_at(t, p->singles, p->kept_v + at);
+    return t == BACKEND_D ? tlr_at(t, p->v, at) : tlr_at(t, p->fp32, p->kept_v + at);
 }
 static inline const panel *panel_of(const tlr *a, int64_t k) {
     return a->panel + k / a->step;
@@ -206,7 +206,7 @@ struct tlr_work {
     tlr_pool *pool;          /* where memory comes from, NULL: the backend */
     int side;                /* of the pool */
     bool low;                /* memory does not stay */
-    bool beside;             /* block columns travel beside its work, in the feed of another one */
+    bool beside; /* block columns are copied during its work, in the feed of another one */
     /* for products that do not fill a device alone: the caller's and more, that current */
     backend_ctx *stream[TLR_STREAMS];
     int streams, turn;
@@ -268,7 +268,7 @@ status tlr_full_gemm(tlr_work *w, backend_type t, char ta, char tb, int64_t m, i
                      double beta, void *c, int64_t ldc);
 status tlr_full_copy(tlr_work *w, backend_type t, int64_t m, int64_t n, const void *a, int64_t lda,
                      void *b, int64_t ldb);
-/* C += alpha op(A) op(B), C in doubles, A and B of type t; of singles the product is summed in
+/* C += alpha op(A) op(B), C in doubles, A and B of type t; in FP32 the product is summed in
  * single precision, in buffer `which`. */
 status tlr_add_product(tlr_work *w, backend_type t, int which, char ta, char tb, int64_t m,
                        int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
@@ -331,7 +331,7 @@ status tlr_diagonal_of(const tlr *l, double *host);
 
 /* A finished block column of a factor to where the options want it; u and v are gone then. to:
  * NULL, or (with options.host) for which it is fetched at once, and whose stream w waits for before
- * it finishes another one; to the host it goes beside what follows. */
+ * it finishes another one; to the host it goes concurrently with what follows. */
 status tlr_store_panel(tlr_work *w, tlr_work *to, tlr *a, int64_t q);
 void tlr_store_release(tlr *a, panel *p);
 /* u and v of block column q for the work that comes next; `next` (-1: none) will be asked for after
@@ -362,16 +362,16 @@ status tlr_store_room(tlr_work *w, void **at, size_t *has, size_t bytes);
 status tlr_store_bounds(tlr_work *w, const int64_t n[2], const float *const kept[2],
                         double most[2]);
 
-/* --- fp16.c: a finished block column with halves --- */
+/* --- fp16.c: a finished block column with columns in FP16 --- */
 
 /* *bytes: of what is kept of u and v. */
 status tlr_fp16_keep(tlr_work *w, const tlr *a, panel *p, size_t *bytes);
 /* The way back to single precision, of tile rows i0 .. i1. */
 status tlr_fp16_widen(tlr_work *w, const panel *p, int64_t i0, int64_t i1, void *kept, float *to);
 /* Where the columns of a block column are that is kept apart in the backend's memory, those in
- * single precision and in FP16 of each tile [U, V][tiles][2]: from *singles, or, of a negative
+ * single precision and in FP16 of each tile [U, V][tiles][2]: from *fp32, or, of a negative
  * number, from -1 - that of *halves on. */
-void tlr_store_kept(const tlr *a, const panel *p, int64_t *at, const float **singles,
+void tlr_store_kept(const tlr *a, const panel *p, int64_t *at, const float **fp32,
                     const backend_f16 **fp16);
 
 /* --- blocks.c: memory for block columns, of options.host the host's --- */
@@ -386,7 +386,7 @@ status tlr_block_prepare(tlr *a, int64_t q);
 void tlr_block_free(tlr *a);
 /* Whether all of a block column, u, v and diag, is in such blocks. */
 static inline bool tlr_in_blocks(const tlr *a) {
-    return a->factor && !a->o.singles && !a->o.host && !a->spread;
+    return a->factor && !a->o.fp32 && !a->o.host && !a->spread;
 }
 
 /* --- compress.c --- */
@@ -464,7 +464,7 @@ static inline int split_exponent(double bound) {
 }
 
 /* --- recompress.c ---
- * Super-panel p of C := alpha A B^T + beta C, a recompression for each inner tile. */
+ * Block column p of C := alpha A B^T + beta C, a recompression for each inner tile. */
 status tlr_recompress_panel(tlr_work *w, double alpha, const tlr *a, const tlr *b, double beta,
                             tlr *c, int64_t p);
 

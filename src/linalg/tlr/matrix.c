@@ -80,14 +80,14 @@ status tlr_new(const backend *be, backend_ctx *ctx, const tlr_layout *rows, cons
     a->cols = cols;
     a->symmetric = symmetric;
     a->o = *o;
-    a->o.mixed = o->mixed && o->singles && !o->host;
+    a->o.mixed = o->mixed && o->fp32 && !o->host;
     a->o.terms = a->o.mixed && be->split ? o->terms : 0;
-    a->o.fp16 = o->fp16 && o->singles && !o->host && !o->distributed && o->rank == 0 && be->split;
+    a->o.fp16 = o->fp16 && o->fp32 && !o->host && !o->distributed && o->rank == 0 && be->split;
     a->terms = a->o.terms;
     a->of_fp16 = a->terms < 3 ? 1 : 2;
     set_defaults(a);
     TRY(ALLOC(a->solving, 1, "tile low-rank matrix"));
-    TRY(ALLOC(a->panel, (size_t)a->panels, "super-panels"));
+    TRY(ALLOC(a->panel, (size_t)a->panels, "block columns"));
     for (int64_t q = 0; q < a->panels; q++)
         TRY(new_panel(a, q));
     *out = a;

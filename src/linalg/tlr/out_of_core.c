@@ -1,7 +1,7 @@
 /* Updates of a left-looking factor out of core. Every block column needs all those before it, so
  * one at a time would bring the factor from the host's memory as often as there are block columns.
  *
- * Super-panels are therefore taken in groups. While those of one group are finished one after
+ * Block columns are therefore taken in groups. While those of one group are finished one after
  * another, the next group is in a pass over what is finished: each block column that comes from the
  * host's memory updates all of them, in the stream of updates, and the next one is in transit
  * meanwhile. The pass goes on by a part for each block column that is finished, so that both
@@ -73,7 +73,8 @@ static status open_pool(tlr_ooc *x) {
     status st = MOAO_OK;
     if (x->l->o.room > 0)
         st = tlr_pool_open(x->main->be, x->main->ctx, x->ahead->ctx,
-                           x->l->o.room > diag ? x->l->o.room - diag : 0, &x->pool);
+                           x->l->o.room > diag ? x->l->o.room - diag : 0, x->l->o.workspace,
+                           &x->pool);
     x->l->pool = x->main->pool = x->ahead->pool = x->pool;
     x->main->beside = x->ahead->beside = true;
     x->main->side = TLR_MAIN;
@@ -100,7 +101,7 @@ status tlr_ooc_open(tlr_work *main, tlr_work *ahead, tlr *l, bool apart, int mos
                     tlr_ooc_read *read, void *arg, tlr_ooc **out) {
     tlr_ooc *x = NULL;
     status st;
-    TRY(ALLOC(x, 1, "updates of super-panels"));
+    TRY(ALLOC(x, 1, "updates of block columns"));
     *out = x;
     *x = (tlr_ooc){.main = main,
                    .ahead = ahead,
@@ -172,7 +173,7 @@ static size_t bytes_of(tlr_ooc *x, int64_t p, int64_t known) {
     return most + sizeof(double) * (size_t)(rows * x->l->panel[p].width);
 }
 
-/* Super-panel p joins, with its entries. */
+/* Block column p joins, with its entries. */
 static status join(tlr_ooc *x, int64_t p, int64_t known) {
     const int64_t rows = panel_rows(x->l, p);
     waiting *t = at(x, p);
@@ -210,11 +211,11 @@ static size_t bytes_without(const tlr_ooc *x, int64_t known) {
     }
     most = tlr_more(most, most);
     const size_t left = sizeof(double) * (size_t)(panel_rows(l, known) * l->o.width * l->step),
-                 ahead = (l->o.singles ? 4 : 2) * (size_t)most + 8 * (size_t)core +
+                 ahead = (l->o.fp32 ? 4 : 2) * (size_t)most + 8 * (size_t)core +
                          (left < l->o.memory ? left : l->o.memory),
                  has = tlr_work_held(x->ahead);
     return tlr_work_held(x->main) + diag_bytes(l) + more_of(ahead, has) +
-           (l->o.singles ? 2 : 1) * (size_t)most; /* the one being finished */
+           (l->o.fp32 ? 2 : 1) * (size_t)most; /* the one being finished */
 }
 
 /* The same of what it has taken. */
@@ -241,8 +242,8 @@ static int64_t that_fit(tlr_ooc *x, int64_t known, int64_t most) {
     return count;
 }
 
-/* Whether block column p has a place in the memory that there is, and beside it what will be taken
- * for others, and any place of a block column in transit, which finds another one to grow. */
+/* Whether block column p has a place in the memory that there is, and in addition what will be
+ * taken for others, and any place of a block column in transit, which finds another one to grow. */
 static bool has_place(tlr_ooc *x, int64_t p, int64_t known) {
     if (!x->pool)
         return true;
@@ -333,8 +334,8 @@ typedef struct {
     int64_t q, i0;
 } hint;
 
-/* Super-panel q for all that are so far; the one that follows it is in transit meanwhile, after the
- * last one `then`. */
+/* Block column q for all that are so far; the one that follows it is in transit meanwhile, after
+ * the last one `then`. */
 static status run_one(tlr_ooc *x, int64_t p0, int64_t p1, int64_t q, int64_t known, hint then) {
     bool joins[SLOTS] = {false};
     int64_t lowest = p1;

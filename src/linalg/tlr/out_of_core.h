@@ -14,19 +14,20 @@ typedef struct tlr_ooc tlr_ooc;
 typedef status tlr_ooc_read(void *arg, int64_t p, double *d);
 /* main: of what finishes block columns; ahead: of updates, in a stream of its own (a device) or the
  * same. apart: the update by the block column before is a sum of its own, as where updates go
- * beside what finishes it. most: block columns of a group. All is borrowed. With options.room
- * memory of both and of l comes from one piece (pool.h) until the passes are closed, when they have
- * none. */
+ * concurrently with what finishes it. most: block columns of a group. All is borrowed. With
+ * options.room memory of both and of l comes from one piece (pool.h) until the passes are closed,
+ * when they have none. */
 status tlr_ooc_open(tlr_work *main, tlr_work *ahead, tlr *l, bool apart, int most,
                     tlr_ooc_read *read, void *arg, tlr_ooc **out);
 void tlr_ooc_close(tlr_ooc *x);
 /* D of block column p with all its updates, in the stream of main; p = 0, 1, 2, ... */
 status tlr_ooc_complete(tlr_ooc *x, int64_t p, double **d);
 /* What those after p can have before p is finished, in the stream of ahead: first their entries, so
- * that it goes beside what follows in the stream of main from then on; then the updates. */
+ * that it runs concurrently with what follows in the stream of main from then on; then the updates.
+ */
 status tlr_ooc_begin_ahead(tlr_ooc *x, int64_t p);
 status tlr_passes_look_ahead(tlr_ooc *x, int64_t p);
-/* Super-panels of the largest group so far. */
+/* Block columns of the largest group so far. */
 int tlr_ooc_most(const tlr_ooc *x);
 
 #endif

@@ -20,33 +20,35 @@ struct tlr_pool {
     const backend *be;
     backend_ctx *ctx[2]; /* of the sides */
     char *at;
+    void *mine; /* at, unless that is borrowed */
     part *part; /* by place; all of the piece */
     int64_t count, room;
     int64_t beyond; /* taken from the backend, at present */
 };
 
 status tlr_pool_open(const backend *be, backend_ctx *main, backend_ctx *ahead, size_t bytes,
-                     tlr_pool **out) {
+                     void *at, tlr_pool **out) {
     tlr_pool *x = NULL;
-    void *at = NULL;
+    void *mine = NULL;
     status st;
     *out = NULL;
     bytes = bytes / UNIT * UNIT;
     if (bytes == 0)
         return MOAO_OK;
-    if (be->alloc(main, bytes, &at) != MOAO_OK) {
+    if (at == NULL && be->alloc(main, bytes, &mine) != MOAO_OK) {
         status_clear();
         return MOAO_OK;
     }
     TRY(ALLOC(x, 1, "memory of a factor"));
-    *x = (tlr_pool){.be = be, .ctx = {main, ahead}, .at = at, .room = 64};
-    at = NULL;
+    *x = (tlr_pool){
+        .be = be, .ctx = {main, ahead}, .at = at != NULL ? at : mine, .mine = mine, .room = 64};
+    mine = NULL;
     TRY(ALLOC(x->part, (size_t)x->room, "memory of a factor"));
     x->part[x->count++] = (part){.at = x->at, .bytes = bytes};
     *out = x;
     x = NULL;
 done:
-    be->release(main, at);
+    be->release(main, mine);
     tlr_pool_close(x);
     return st;
 }
@@ -54,7 +56,7 @@ done:
 void tlr_pool_close(tlr_pool *x) {
     if (!x)
         return;
-    x->be->release(x->ctx[0], x->at);
+    x->be->release(x->ctx[0], x->mine);
     free(x->part);
     free(x);
 }

@@ -8,9 +8,10 @@
 typedef struct tlr_pool tlr_pool;
 
 enum { TLR_MAIN, TLR_AHEAD };
-/* bytes: of the piece. NULL where that is 0, or where the backend has no room for it. */
+/* bytes: of the piece; at: NULL, or where it is, borrowed. *out is NULL where bytes is 0, or where
+ * the backend has no room for it. */
 status tlr_pool_open(const backend *be, backend_ctx *main, backend_ctx *ahead, size_t bytes,
-                     tlr_pool **out);
+                     void *at, tlr_pool **out);
 /* All has been given back. */
 void tlr_pool_close(tlr_pool *x);
 /* For work in the stream of a side; low: it does not stay. x may be NULL: the backend's own. */

@@ -189,7 +189,7 @@ typedef struct {
     tlr_work *w;
     const tlr *l;
     const panel *p;
-    bool singles;
+    bool fp32;
     char *message;
     widen_list wide;
     bool out; /* into the message, or from it */
@@ -198,13 +198,13 @@ typedef struct {
 
 /* n numbers in doubles, which follow in the message. */
 static status pack(packing *s, double *x, int64_t n) {
-    const int64_t size = (int64_t)(s->singles ? sizeof(float) : sizeof(double));
+    const int64_t size = (int64_t)(s->fp32 ? sizeof(float) : sizeof(double));
     char *there = s->message + s->at * size;
     const backend *be = s->w->be;
     s->at += n;
     if (n == 0 || !s->message)
         return MOAO_OK;
-    if (s->singles)
+    if (s->fp32)
         return s->out ? be->fp16->cast_to_single(s->w->ctx, n, 1, x, n, (float *)(void *)there, n)
                       : tlr_widen_add(s->w, &s->wide, (float *)(void *)there, x, n);
     return s->out ? be->copy(s->w->ctx, there, n * size, x, n * size, n * size, 1)
@@ -244,7 +244,7 @@ done:
 /* Every member's columns, one after another. One that cannot read or write them goes on, so that
  * none waits for it, and tells when they meet next. */
 static status broadcast(packing *s, const tlr_procs *m, int64_t p) {
-    const size_t size = s->singles ? sizeof(float) : sizeof(double);
+    const size_t size = s->fp32 ? sizeof(float) : sizeof(double);
     char *const message = s->message;
     status st = MOAO_OK, now;
     for (int r = 0; r < m->size; r++) {
@@ -268,7 +268,7 @@ status tlr_share_dropped(const tlr_procs *m, const tlr *l, int64_t p, status loc
 }
 
 status tlr_share_columns(tlr_work *w, const tlr_procs *m, const tlr *l, int64_t p, status local) {
-    packing s = {.w = w, .l = l, .p = l->panel + p, .singles = l->o.singles};
+    packing s = {.w = w, .l = l, .p = l->panel + p, .fp32 = l->o.fp32};
     int64_t most = 0;
     void *room = NULL;
     status st = local;
@@ -279,7 +279,7 @@ status tlr_share_columns(tlr_work *w, const tlr_procs *m, const tlr *l, int64_t 
         most = largest(most, s.at);
     }
     if (st == MOAO_OK)
-        st = tlr_work_typed(w, BUF_MESSAGE, s.singles ? BACKEND_S : BACKEND_D, most, &room);
+        st = tlr_work_typed(w, BUF_MESSAGE, s.fp32 ? BACKEND_S : BACKEND_D, most, &room);
     st = tlr_share_dropped(m, l, p, st);
     s.message = room;
     return st == MOAO_OK ? broadcast(&s, m, p) : st;

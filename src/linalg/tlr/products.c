@@ -107,7 +107,7 @@ static status over_rows(job *s, int64_t ia, int64_t ib) {
     }
     TRY(tlr_work_send(s->w, zc, list, there));
     TRY(reorder(s, there, tc > 0 ? zc : 0));
-    if (s->type == BACKEND_D) /* sums of singles share a buffer */
+    if (s->type == BACKEND_D) /* sums in FP32 share a buffer */
         TRY(tlr_work_fork(s->w));
     zc = 0;
     for (int64_t i = ia; i < ib; i++) {

@@ -1,7 +1,7 @@
 /* The Schur complement of a factor in transit, dense, block column by block column: entries of the
  * matrix, or those of a compressed one, less the products of the block columns before
- * (left-looking; the next one's ahead, beside what finishes the current one, or in passes), or what
- * is left of all that follow (right-looking). */
+ * (left-looking; the next one's ahead, concurrently with what finishes the current one, or in
+ * passes), or what is left of all that follow (right-looking). */
 #include "factoring.h"
 
 static status read_panel(tlr_factoring *s, const tlr *a, int64_t p, double *d, int64_t ldd) {
@@ -30,14 +30,14 @@ static status room_ahead(tlr_factoring *s, int64_t p, double **d) {
                          panel_rows(s->l, p) * s->l->panel[p].width, d);
 }
 
-/* Updates of block column p by q0 .. q1 are to come, in the stream of s->ahead, beside what is in
- * that of s->w from now on. */
-static status begin_beside(tlr_factoring *s, int64_t q0, int64_t q1, int64_t p) {
+/* Updates of block column p by q0 .. q1 are to come, in the stream of s->ahead, concurrently with
+ * what is in that of s->w from now on. */
+static status begin_concurrent(tlr_factoring *s, int64_t q0, int64_t q1, int64_t p) {
     const status st = tlr_distributed_gather(&s->w, s->l, q0, q1, p);
     return st != MOAO_OK ? st : after(s, s->ahead.ctx, s->w.ctx);
 }
 
-/* D -= L_q L_q^T beside what came after begin_beside. */
+/* D -= L_q L_q^T, concurrently with what came after begin_concurrent. */
 static status subtract_beside(tlr_factoring *s, int64_t q0, int64_t q1, const tlr_step *x) {
     status st;
     tlr_work_lap(&s->ahead, -1);
@@ -59,7 +59,7 @@ status tlr_schur_begin_ahead(tlr_factoring *s, int64_t p, tlr_step *x) {
     TRY(room_ahead(s, p, &x->d));
     TRY(read_panel(s, s->from->a, p, x->d, x->ldd));
     tlr_work_lap(&s->w, TLR_ENTRIES);
-    st = begin_beside(s, 0, p - 1, p);
+    st = begin_concurrent(s, 0, p - 1, p);
 done:
     return st;
 }
@@ -87,7 +87,7 @@ status tlr_schur_complete(tlr_factoring *s, int64_t p, tlr_step *x) {
             tlr_work_lap(&s->w, TLR_ENTRIES);
             return MOAO_OK;
         }
-        TRY(begin_beside(s, p - 1, p, p));
+        TRY(begin_concurrent(s, p - 1, p, p));
         TRY(subtract_beside(s, p - 1, p, x));
         return after(s, s->w.ctx, s->ahead.ctx);
     }
@@ -128,7 +128,7 @@ static void close_passes(tlr_factoring *s) {
 
 static status hold_all(tlr_factoring *s) {
     status st;
-    TRY(ALLOC(s->held, (size_t)s->l->panels + 1, "super-panels"));
+    TRY(ALLOC(s->held, (size_t)s->l->panels + 1, "block columns"));
     for (int64_t p = 0; p < s->l->panels; p++) {
         const int64_t rows = panel_rows(s->l, p);
         void *d = NULL;

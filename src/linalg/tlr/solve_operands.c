@@ -223,7 +223,7 @@ static int64_t add_tile(const solve_job *s, bool of_v, int64_t i, int64_t k, spl
     return n;
 }
 
-/* Zeros beside `n` columns from `at` on. */
+/* Zeros next to `n` columns from `at` on. */
 static int64_t add_zeros(int64_t n, int64_t at, int parts, split_pack *to) {
     const int64_t step = solve_pad(n);
     if (step == n)
@@ -263,7 +263,7 @@ status solve_take_tiles(solve_job *s) {
     const int64_t nk = p->c1 - p->c0, rows = s->ib - s->ia,
                   words = (int64_t)(sizeof(split_pack) / sizeof(int64_t));
     const backend *be = s->w->be;
-    const float *singles;
+    const float *fp32;
     const backend_f16 *fp16;
     int64_t *host, *there, n[2];
     void *room;
@@ -274,7 +274,7 @@ status solve_take_tiles(solve_job *s) {
     s->places = room;
     if (!s->l->o.fp16)
         TRY(tlr_store_typed(s->w, s->l, BACKEND_S, p - s->l->panel, s->ia, s->ib, -1));
-    tlr_store_kept(s->l, p, s->kept, &singles, &fp16);
+    tlr_store_kept(s->l, p, s->kept, &fp32, &fp16);
     TRY(tlr_work_indices(s->w, words * (5 * rows * nk + 2 * (rows + nk)), &host, &there));
     split_pack *const list = (split_pack *)(void *)host;
     n[0] = add_side(s, false, list);
@@ -283,7 +283,7 @@ status solve_take_tiles(solve_job *s) {
     for (int of_v = 0; of_v < 2; of_v++)
         TRY(be->split->pack(s->w->ctx, n[of_v],
                             (const split_pack *)(void *)there + (of_v ? n[0] : 0),
-                            of_v ? s->ev : s->eu, singles, fp16, s->b, s->ldb, s->places));
+                            of_v ? s->ev : s->eu, fp32, fp16, s->b, s->ldb, s->places));
 done:
     return st;
 }

@@ -57,7 +57,7 @@ static void open_task(orders *o, int64_t cols, int64_t to, int parts) {
         (split_task){(int32_t)o->segments, 0, (int32_t)cols, (int32_t)to, (int32_t)parts};
 }
 
-/* Columns of two operands: the first of them, and how far rests are from top halves; exponents of
+/* Columns of two operands: the first of them, and how far rests are from upper parts; exponents of
  * A's and of B's (-1: in the scale); whose rests are multiplied too. */
 typedef struct {
     int64_t a, a_step, b, b_step, of, of_b;
@@ -91,7 +91,7 @@ static void add_segment(orders *o, const operands *x, bool a_rest, bool b_rest, 
     o->task[o->tasks - 1].segments++;
 }
 
-/* The terms of a product, the largest last: tensor cores cut off what does not fit beside a sum. */
+/* The terms of a product, the largest last: tensor cores cut off what does not fit within a sum. */
 static void add_terms(orders *o, operands x, shape f) {
     if (f.inner == 0)
         return;
@@ -314,7 +314,7 @@ done:
 /* Room for A; what of it a triangle of form 'N' has more is taken with the first one (both). */
 static status open_left(solve_job *s, bool both) {
     const tlr *l = s->l;
-    const int64_t m = s->ld / 2; /* halves as singles */
+    const int64_t m = s->ld / 2; /* FP16 numbers in FP32 */
     int64_t cols;
     void *p;
     status st;
@@ -328,7 +328,7 @@ static status open_left(solve_job *s, bool both) {
     s->x_cols = s->y_cols + parts * (s->form == 'T' ? s->widest : l->cols->n);
     TRY(tlr_work_typed(s->w, BUF_SIDE, BACKEND_S, m * (s->y_cols + parts * most + s->z_cols), &p));
     s->a = p;
-    /* columns that are read beside those that were written are finite */
+    /* columns that are read next to those that were written are finite */
     st = tlr_full_gemm(s->w, BACKEND_S, 'N', 'N', m, s->x_cols + s->z_cols, 1, 0, p, m, p, 1, 0, p,
                        m);
 done:

@@ -35,7 +35,8 @@ typedef struct {
     int eu, ev;
     backend_f16 *a, *b; /* A: what is divided, X, Z; B: U, V and dense tiles, ldb rows */
     int64_t y_cols, x_cols, z_cols, b_cols, ldb; /* x_cols: before Z */
-    /* NULL, or halves and rests of the inverses of the diagonal blocks, columns ld_inverse apart */
+    /* NULL, or upper and lower parts of the inverses of the diagonal blocks, columns ld_inverse
+     * apart */
     backend_f16 *inverse;
     int64_t ld_inverse, widest; /* columns of a block column */
     split_place *places;        /* [b_cols] where results with a column of B go in Z */
@@ -45,7 +46,7 @@ typedef struct {
     solve_spot *spots; /* [ib - ia][c1 - c0] */
 } solve_job;
 
-/* Halves of a number in X, in Z, and in U, V and dense tiles, for columns of a kind. */
+/* FP16 parts of a number in X, in Z, and in U, V and dense tiles, for columns of a kind. */
 static inline int solve_x_parts(const solve_job *s) {
     return s->terms == 3 ? 2 : 1;
 }

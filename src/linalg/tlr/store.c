@@ -1,4 +1,4 @@
-/* Super-panels of a factor that are kept in another form than doubles in the backend's memory:
+/* Block columns of a factor that are kept in another form than doubles in the backend's memory:
  * in single precision, some columns in FP16 (fp16.c), in the host's memory, or several of
  * these. From the host's memory they come into one of two places when they are used; while one is
  * in use the next one is in transit, in a stream of its own. Where products use it, in their
@@ -9,7 +9,7 @@
 #include <math.h>
 
 static bool kept_apart(const tlr *a) {
-    return a->factor && (a->o.singles || a->o.host);
+    return a->factor && (a->o.fp32 || a->o.host);
 }
 
 /* Numbers of u, and where v begins: aligned as memory of its own is, for libraries choose their
@@ -40,7 +40,7 @@ void tlr_store_release(tlr *a, panel *p) {
     free(p->row_run);
     p->kept = NULL;
     p->row_run = NULL;
-    p->singles = NULL;
+    p->fp32 = NULL;
     p->run = NULL;
 }
 
@@ -51,7 +51,7 @@ static status as_kept(tlr_work *w, const tlr *a, const panel *p, void *to) {
     status st = MOAO_OK;
     for (int k = 0; k < 2; k++) {
         char *const there = (char *)to + (size_t)(k * p->kept_v) * size_of(a);
-        if (n[k] > 0 && a->o.singles)
+        if (n[k] > 0 && a->o.fp32)
             TRY(w->be->fp16->cast_to_single(w->ctx, n[k], 1, from[k], n[k], (float *)(void *)there,
                                             n[k]));
         else
@@ -61,13 +61,13 @@ done:
     return st;
 }
 
-/* The same to the host's memory; single precision goes beside what follows in the stream of w,
- * where there is a stream for it. */
+/* The same to the host's memory; single precision goes concurrently with what follows in the stream
+ * of w, where there is a stream for it. */
 static status to_host(tlr_work *w, backend_ctx *feed, const tlr *a, const panel *p) {
     const int64_t n = tlr_store_numbers(a, p), bytes = n * (int64_t)size_of(a);
     void *staged;
     status st;
-    if (!a->o.singles)
+    if (!a->o.fp32)
         return as_kept(w, a, p, p->kept);
     if (feed) /* the one before is in transit from there */
         TRY(w->be->wait_for(w->ctx, feed));
@@ -105,8 +105,8 @@ done:
 
 /* Another place may have them since. */
 static void leave(tlr_place *s) {
-    if (s->p && s->p->singles == s->at)
-        s->p->singles = NULL;
+    if (s->p && s->p->fp32 == s->at)
+        s->p->fp32 = NULL;
     if (s->p && s->p->u == s->at)
         s->p->u = s->p->v = NULL;
     s->p = NULL;
@@ -175,12 +175,12 @@ static status keep_all(tlr_work *w, backend_ctx *feed, tlr *a, int64_t q, size_t
     else
         TRY(a->be->alloc(a->ctx, *bytes, &room));
     p->kept = a->o.host ? there : room;
-    if (a->o.singles && !a->o.host)
-        p->singles = room;
+    if (a->o.fp32 && !a->o.host)
+        p->fp32 = room;
     TRY(a->o.host ? to_host(w, feed, a, p) : as_kept(w, a, p, p->kept));
     if (tlr_takes_split(a))
         TRY(tlr_store_bounds(w, (int64_t[2]){numbers(a, p), n - nu},
-                             (const float *[2]){p->singles, p->singles + nu}, p->most));
+                             (const float *[2]){p->fp32, p->fp32 + nu}, p->most));
 done:
     return st;
 }
@@ -287,14 +287,14 @@ done:
 static status convert_rows(tlr_work *w, const tlr *a, const panel *p, backend_type t, int64_t i0,
                            int64_t i1, void *kept) {
     widen_list wide = {.count = 0};
-    void *singles = t == BACKEND_S ? w->used.at : kept;
+    void *fp32 = t == BACKEND_S ? w->used.at : kept;
     status st = MOAO_OK;
     if (a->o.fp16 && t == BACKEND_D)
-        TRY(tlr_work_typed(w, BUF_SLOT, BACKEND_S, tlr_store_numbers(a, p), &singles));
+        TRY(tlr_work_typed(w, BUF_SLOT, BACKEND_S, tlr_store_numbers(a, p), &fp32));
     if (a->o.fp16)
-        TRY(tlr_fp16_widen(w, p, i0, i1, kept, singles));
+        TRY(tlr_fp16_widen(w, p, i0, i1, kept, fp32));
     if (t == BACKEND_D)
-        TRY(bring_rows(&(passage){w, w->ctx, a, singles, w->used.at, &wide}, p, i0, i1));
+        TRY(bring_rows(&(passage){w, w->ctx, a, fp32, w->used.at, &wide}, p, i0, i1));
     st = tlr_widen_run(w, &wide);
 done:
     return st;
@@ -370,7 +370,7 @@ status tlr_store_fetch_rows(tlr_work *w, const tlr *a, int64_t q, int64_t i0, in
     TRY(fetch_rows(w, a, p, i0, next >= 0 && next < a->panels ? a->panel + next : NULL, next_i0));
     void *const at = w->place[w->last].at;
     w->place[w->last].busy = true;
-    if (a->o.singles) {
+    if (a->o.fp32) {
         TRY(use_rows(w, a, BACKEND_D, q, i0, p->r1, at));
         return let_come(w); /* another one may come now */
     }
@@ -388,7 +388,7 @@ status tlr_store_place(tlr_work *w, const tlr *a, backend_type t, int64_t q) {
     panel *p = a->panel + q;
     tlr_place *s = &w->used;
     status st;
-    if (s->p == p && (t == BACKEND_D ? (void *)p->u : p->singles) == s->at)
+    if (s->p == p && (t == BACKEND_D ? (void *)p->u : p->fp32) == s->at)
         return MOAO_OK;
     leave(s);
     free(s->row);
@@ -401,7 +401,7 @@ status tlr_store_place(tlr_work *w, const tlr *a, backend_type t, int64_t q) {
         p->u = s->at;
         p->v = p->u + p->kept_v;
     } else {
-        p->singles = s->at;
+        p->fp32 = s->at;
     }
 done:
     return st;

@@ -7,7 +7,7 @@
 /* Some block columns q0 .. q1 of a and b, some of the rows. */
 typedef struct {
     tlr_span x;           /* the first member */
-    tlr_work *w, *sums;   /* sums: of left factors of several block columns, and of U beside them */
+    tlr_work *w, *sums;   /* sums: of left factors of several block columns, and their U */
     const panel *pa, *pb; /* the current one */
     bool there;           /* block columns are fetched by the caller */
     backend_type type;    /* of the products */

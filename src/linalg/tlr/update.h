@@ -111,7 +111,7 @@ void tlr_steps_close(tlr_steps *x);
 /* Of block columns q .. end those that share large products go to the one returned; *bytes: of sums
  * for them. -1: that depends on block columns from `known` on. Not between steps of one such. */
 int64_t tlr_steps_span(tlr_steps *x, int64_t q, int64_t end, int64_t known, size_t *bytes);
-/* Super-panel q, which is fetched, next in such a run; end, known: as they were where it began. */
+/* Block column q, which is fetched, next in such a run; end, known: as they were where it began. */
 status tlr_steps_take(tlr_steps *x, int64_t q, int64_t end, int64_t known);
 
 /* --- update_common.c --- */
@@ -121,7 +121,7 @@ status tlr_span_fetch(tlr_work *w, backend_type t, const tlr_span *s);
 /* Whether the tile rows current are too few to fill a device. */
 bool tlr_few_tiles(const tlr_work *w, const tlr_span *s);
 /* Products of the current tiles in tile column j of a, in block column s->q, with what stands for
- * them beside the low-rank tiles of b, `cols` columns: `core` of leading dimension ldcore, from V
+ * them and the low-rank tiles of b, `cols` columns: `core` of leading dimension ldcore, from V
  * of a's tile row ia on; of a dense tile V of b itself. To their rows of t, columns column[first
  * ..]. */
 void tlr_list_left(const tlr_work *w, backend_type type, const tlr_span *s, int64_t j, int64_t cols,

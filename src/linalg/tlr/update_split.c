@@ -4,7 +4,7 @@
  * what V_i and V of all low-rank tiles (k, j) have in common, one product for all k. Then T goes,
  * in split FP16 (hi + lo), to where all that belongs to a tile column k of D stands side by side,
  * and the large products for each k add up all block columns that the memory for T holds: first the
- * small terms, for tensor cores cut off what does not fit beside a sum, always towards zero. */
+ * small terms, for tensor cores cut off what does not fit within a sum, always towards zero. */
 #include "update.h"
 
 #include <math.h>
@@ -107,7 +107,7 @@ static status place_right(job *s) {
     }
     TRY(tlr_work_send(s->w, each * n, host, there));
     st = s->w->be->split->blocks(s->w->ctx, "hr", n, (const split_block *)there, most, s->eu,
-                                 s->p->singles, s->u);
+                                 s->p->fp32, s->u);
 done:
     return st;
 }

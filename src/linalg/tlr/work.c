@@ -310,10 +310,10 @@ done:
     return st;
 }
 
-/* n indices from pinned memory to the backend. Where block columns travel beside the work of w a
- * copy would wait for one that is needed later, for one engine makes all copies in a direction, one
- * after another, and so the work would wait for it too: what copies then is a kernel, which reads
- * the host's memory. */
+/* n indices from pinned memory to the backend. Where block columns are copied during the work of w
+ * a copy would wait for one that is needed later, for one engine makes all copies in a direction,
+ * one after another, and so the work would wait for it too: what copies then is a kernel, which
+ * reads the host's memory. */
 status tlr_work_send(tlr_work *w, int64_t n, const int64_t *host, int64_t *there) {
     const int64_t bytes = n * (int64_t)sizeof(int64_t);
     if (n == 0)

@@ -28,9 +28,9 @@
  * - A context belongs to one thread at a time; different contexts are independent. The CPU's
  * operations take NULL for a context.
  * - What a backend lacks: an operation that it does not have is in its table all the same and
- * returns MOAO_INPUT with one message (backend_lacks). The families batch, half, lowrank and sparse
- * are always there; toeplitz, terms, matcov, psf and group are NULL where a backend has none, and
- * beside them stands what serves instead. */
+ * returns MOAO_INPUT with one message (backend_lacks). The families batch, fp16, lowrank and sparse
+ * always exist; toeplitz, split, matcov, psf and group are NULL where a backend has none; the
+ * comment of each says what serves instead. */
 #ifndef MOAO_BACKEND_H
 #define MOAO_BACKEND_H
 
@@ -167,7 +167,7 @@ moao_backend_trsm_multi_op(int count, moao_backend_ctx *const *ctx, moao_backend
                            const void *alpha, const void *a, int64_t lda, void *const *b,
                            const int64_t *ldb, void *const *dev, const size_t *ldev);
 
-/* Device memory [bytes] that contexts, kernels and libraries take beside what alloc and the
+/* Device memory [bytes] that contexts, kernels and libraries take in addition to what alloc and the
  * families' bytes() tell: a plan leaves it free. */
 #define MOAO_BACKEND_RESERVE ((size_t)3 << 29)
 
@@ -258,7 +258,7 @@ MOAO_PUBLIC extern const moao_backend moao_backend_cpu;
 
 /* Find a backend: "cpu"; "gpu" (MOAO_INPUT with the reason when the plugin, its libraries, a driver
  * or a device is missing); "auto": the GPU's where it is usable, else the CPU's. The plugin is
- * libmoao_gpu.so: the file that the variable MOAO_GPU_PLUGIN names, else beside the program, else
+ * libmoao_gpu.so: the file that the variable MOAO_GPU_PLUGIN names, else next to the program, else
  * in
  * ../lib/moao from it, and nowhere else. Local; the plugin is loaded once per process. */
 MOAO_PUBLIC moao_status moao_backend_get(const char *name, const moao_backend **out);

@@ -25,7 +25,7 @@ MOAO_PUBLIC int moao_backend_fp16_exponent(double bound);
 typedef moao_status moao_fp16_max_abs_op(moao_backend_ctx *ctx, moao_backend_type t, int64_t m,
                                          int64_t n, const void *a, int64_t lda, double *out);
 
-/* H := halves of 2^exponent A, m x n; A of type D or S, |exponent| <= 1000. */
+/* H := FP16 numbers of 2^exponent A, m x n; A of type D or S, |exponent| <= 1000. */
 typedef moao_status moao_fp16_cast_to_fp16_op(moao_backend_ctx *ctx, moao_backend_type t, int64_t m,
                                               int64_t n, int exponent, const void *a, int64_t lda,
                                               moao_backend_f16 *h, int64_t ldh);
@@ -78,10 +78,10 @@ typedef moao_status moao_fp16_cast_to_single_op(moao_backend_ctx *ctx, int64_t m
                                                 const double *x, int64_t ldx, float *y,
                                                 int64_t ldy);
 
-/* A number in split FP16: H := halves of 2^exponent A, R := halves of what H leaves of it, m x n, A
- * of type D or S, |exponent| <= 1000. With the largest entry near 2^15, H + R is right to 22 bits
- * down to 2^-28 of that, and to 2^-40 of it further down. part: 'A' all; 'L' the lower triangle,
- * the upper one is not read and becomes 0. */
+/* A number in split FP16: H := FP16 numbers of 2^exponent A, R := FP16 numbers of what H leaves of
+ * it, m x n, A of type D or S, |exponent| <= 1000. With the largest entry near 2^15, H + R is right
+ * to 22 bits down to 2^-28 of that, and to 2^-40 of it further down. part: 'A' all; 'L' the lower
+ * triangle, the upper one is not read and becomes 0. */
 typedef moao_status moao_fp16_split_op(moao_backend_ctx *ctx, moao_backend_type t, char part,
                                        int64_t m, int64_t n, int exponent, const void *a,
                                        int64_t lda, moao_backend_f16 *h, int64_t ldh,

@@ -6,7 +6,7 @@
  * with what is left out. An operand holds its columns in an order of parts, such as "hrh": all h,
  * then all r, then all h again. Where the other one has "rhh", one product of FP16 numbers over the
  * longer inner extent adds up all three terms, the largest last: tensor cores cut off what does not
- * fit beside a sum, at every step. One term keeps 11 bits of both, "hh" by "rh" 22 bits of the
+ * fit within a sum, at every step. One term keeps 11 bits of both, "hh" by "rh" 22 bits of the
  * second, "hrh" by "rhh" 22 bits of both. |exponent| is at most 126. The conventions of backend.h
  * hold. Lists lie in the backend's memory and are not looked at; what is written twice in a call is
  * unspecified. */
@@ -50,8 +50,9 @@ typedef struct {
     int64_t at, count, kept;
 } moao_split_run;
 
-/* `n` runs of at most `most` numbers: X in single precision to S and to H, halves of 2^exponent X;
- * and back, 2^-exponent H, which is exact. What is not in a run is neither read nor written. */
+/* `n` runs of at most `most` numbers: X in single precision to S and to H, FP16 numbers of
+ * 2^exponent X; and back, 2^-exponent H, which is exact. What is not in a run is neither read nor
+ * written. */
 typedef moao_status moao_split_narrow_op(moao_backend_ctx *ctx, int64_t n,
                                          const moao_split_run *list, int64_t most, int exponent,
                                          const float *x, float *s, moao_backend_f16 *h);
@@ -72,9 +73,9 @@ typedef moao_status moao_split_squares_op(moao_backend_ctx *ctx, int64_t n,
 
 /* --- many products at once, the results of which have few columns each ---
  *
- * Operands are columns of FP16 numbers, or of split FP16 of each number: first all top halves, then
- * all rests. A, whose columns are long, has exponents that lie in the backend's memory, so that
- * nobody waits for the largest entry. */
+ * Operands are columns of FP16 numbers, or of split FP16 of each number: first all upper parts,
+ * then all rests. A, whose columns are long, has exponents that lie in the backend's memory, so
+ * that nobody waits for the largest entry. */
 
 /* *bound := the larger of it and *most, NaN where one is (most NULL: as it is); *out := the
  * exponent that brings numbers up to factor times that to 2^15, at most MOAO_SPLIT_EXPONENT in
@@ -84,12 +85,13 @@ typedef moao_status moao_split_exponent_op(moao_backend_ctx *ctx, const double *
                                            double factor, int32_t *out);
 enum { MOAO_SPLIT_EXPONENT = 60 };
 
-/* H := halves of 2^*exponent X, m x n; of two parts, what they leave to columns from `step` on. */
+/* H := FP16 numbers of 2^*exponent X, m x n; of two parts, what they leave to columns from `step`
+ * on. */
 typedef moao_status moao_split_take_op(moao_backend_ctx *ctx, int parts, int64_t m, int64_t n,
                                        const int32_t *exponent, const float *x, int64_t ldx,
                                        int64_t step, moao_backend_f16 *h, int64_t ldh);
 
-/* Where a column of a result goes: top halves to column `to`, rests to column to + step. */
+/* Where a column of a result goes: upper parts to column `to`, rests to column to + step. */
 typedef struct {
     int32_t to, step;
 } moao_split_place;
@@ -127,7 +129,7 @@ typedef struct {
  * precision in those of the next one's. */
 typedef struct {
     int32_t first, segments, cols, to;
-    int32_t parts; /* of moao_split_halve_op: halves of each number that are written, 1 or 2 */
+    int32_t parts; /* of moao_split_halve_op: parts of each number that are written, 1 or 2 */
 } moao_split_task;
 
 enum { MOAO_SPLIT_STEP = 64, MOAO_SPLIT_WIDEST = 256 };
@@ -147,7 +149,7 @@ typedef struct {
 typedef moao_status moao_split_sum_op(moao_backend_ctx *ctx, const moao_split_products *p, bool add,
                                       float *c, int64_t ldc, int64_t c_cols);
 
-/* Halves of column j of each task's result times 2^*exponent, as place[to + j] says. H may lie
+/* FP16 parts of column j of each task's result times 2^*exponent, as place[to + j] says. H may lie
  * within A where no task reads what is written. */
 typedef moao_status moao_split_halve_op(moao_backend_ctx *ctx, const moao_split_products *p,
                                         const int32_t *exponent, const moao_split_place *place,

@@ -45,7 +45,7 @@ typedef struct {
 /* Numbers of a plan. HALF: X in FP16, Y and the values' spectra in single precision on the CPU;
  * on a GPU (up to 16 images and 80 places across; else it is as on the CPU) transforms are products
  * with matrices of FP16 numbers on tensor cores, whose relative error is about 1e-3, and exponents
- * are chosen for an X whose largest entries are near 2^15 and not alike all over the lattice: what
+ * are chosen for an X whose largest entries are near 2^15 and not equal all over the lattice: what
  * exceeds the range all the same becomes infinite or NaN in Y. */
 typedef enum {
     MOAO_TOEPLITZ_D = MOAO_BACKEND_D,

@@ -9,7 +9,7 @@
  * is decided once for a factor, so that later solves are the same bit for bit whatever rows come
  * together.
  *
- * Memory: panel by panel (its columns from the panel's first row on) the first halves, then the
+ * Memory: panel by panel (its columns from the panel's first row on) the upper parts, then the
  * second ones: 2 m^2 bytes and a little, which may lie where L lay. */
 #ifndef MOAO_FP16_FACTOR_H
 #define MOAO_FP16_FACTOR_H
@@ -40,7 +40,7 @@ moao_status moao_fp16_factor_open(const moao_backend *be, moao_backend_ctx *ctx,
 void moao_fp16_factor_close(moao_fp16_factor *f);
 
 /* Some rows of a right-hand side and what they become, n x m in double precision on the device: B,
- * X = B L'^-1, W = X L^-1. All B to come are alike in size: entries that are more than 32 times as
+ * X = B L'^-1, W = X L^-1. All B to come are of one size: entries that are more than 32 times as
  * large as the largest here become infinite. */
 typedef struct {
     int64_t n;
@@ -65,7 +65,7 @@ moao_status moao_fp16_factor_panel(moao_fp16_factor *f, int64_t j, const double 
 moao_status moao_fp16_factor_end(moao_fp16_factor *f, int *info);
 
 /* All of it from a factor in the lower triangle of l and n rows of B. place may be l itself, or
- * NULL: the halves then lie within the lower triangle of l, and what is above the blocks of
+ * NULL: the parts then lie within the lower triangle of l, and what is above the blocks of
  * o->panel columns on the diagonal is not touched; L is lost in both cases. work:
  * moao_fp16_factor_make_work bytes. */
 size_t moao_fp16_factor_make_work(const moao_fp16_factor *f, int64_t n);
@@ -81,7 +81,7 @@ moao_status moao_fp16_factor_choose(moao_fp16_factor *f, double accuracy);
 /* Another largest inner size of products. */
 void moao_fp16_factor_pieces(moao_fp16_factor *f, int64_t depth);
 
-/* In stream order: b, n x m in single precision, becomes W; w: its halves too, n x m each,
+/* In stream order: b, n x m in single precision, becomes W; w: its FP16 parts too, n x m each,
  * 2^moao_fp16_factor_exponent times W. NaN and infinite entries stay in their rows. work:
  * moao_fp16_factor_solve_work bytes. */
 moao_status moao_fp16_factor_solve(moao_fp16_factor *f, int64_t n, float *b, int64_t ldb,

@@ -74,30 +74,33 @@ typedef struct {
     uint64_t seed; /* of the samples of compression */
     size_t memory; /* bytes for intermediate products, in each of two buffers; 0: 1 GB. Sums are
                       made in as few pieces as it allows: the bits of results depend on it */
-    bool singles;  /* a factor's tiles are kept in single precision, narrowed when they are made, so
-                      that all that follows uses what is kept; the diagonal blocks stay as they are.
-                      MOAO_NUMERIC: the largest pivot is not between 2^-70 and 2^110 */
-    bool fp16;     /* with singles, not with host, distributed, or a fixed rank: of each tile of a
+    bool fp32;     /* a factor's tiles are kept in single precision, narrowed when they are made, so
+                         that all that follows uses what is kept; the diagonal blocks stay as they are.
+                         MOAO_NUMERIC: the largest pivot is not between 2^-70 and 2^110 */
+    bool fp16;     /* with fp32, not with host, distributed, or a fixed rank: of each tile of a
                         factor as many of the last columns of U and V as together lose tau / 2^11 or
                         less are kept in FP16 of one exponent for a block column, and so is a dense
                         tile whose norm in the metric of the matrix is at most 2^11 tau. All that
                         follows uses what is kept
                       */
-    bool mixed;  /* with singles, not with host: products with a factor's tiles are made and summed
-                    in single precision too; what they are subtracted from stays in doubles */
-    int terms;   /* with mixed, > 0: the large products of updates are products of FP16 numbers in
-                    three   terms (moao_backend_split_ops.h), and solves from the right in so many (1
-                    to   3).   What is   rounded on the way adds to the ranks where tau is small */
-    bool host;   /* a factor's tiles are kept in the host's memory; the bits are the same */
-    size_t room; /* with host: bytes of the backend's memory that making a left-looking factor may
-                    take; as many block columns (up to four) as it allows, but one at least, share
-                    what comes from the host's memory. It is taken in one piece, where the
-                    backend has that (pool.h). 0: no limit */
-    bool timed;  /* a factor's steps are timed (each is waited for) */
-    int parts;   /* > 0: tile rows below a block column's diagonal block are worked at in so many
-                    parts, which several members of a factor share; its bits depend on their number,
-                    not on who has which. 0: all rows at once */
-    bool distributed; /* with parts, not with host or halves: each of several members of a factor
+    bool mixed;    /* with fp32, not with host: products with a factor's tiles are made and summed
+                      in single precision too; what they are subtracted from stays in doubles */
+    int terms;     /* with mixed, > 0: the large products of updates are products of FP16 numbers in
+                      three   terms (moao_backend_split_ops.h), and solves from the right in so many (1
+                      to   3).   What is   rounded on the way adds to the ranks where tau is small */
+    bool host;     /* a factor's tiles are kept in the host's memory; the bits are the same */
+    size_t room;   /* with host: bytes of the backend's memory that making a left-looking factor may
+                      take; as many block columns (up to four) as it allows, but one at least, share
+                      what comes from the host's memory. It is taken in one piece, where the
+                      backend has that (pool.h). 0: no limit */
+    void *workspace; /* with room, NULL or as much of the backend's memory, less the blocks on the
+                        diagonal (the factor's own), at a multiple of 512 bytes: borrowed until
+                        moao_tlr_factor returns, instead of taking it */
+    bool timed;      /* a factor's steps are timed (each is waited for) */
+    int parts; /* > 0: tile rows below a block column's diagonal block are worked at in so many
+                  parts, which several members of a factor share; its bits depend on their number,
+                  not on who has which. 0: all rows at once */
+    bool distributed; /* with parts, not with host or fp16: each of several members of a factor
                          keeps only its own tile rows of L, which are blocks of whole block columns,
                          as many as parts, dealt out in turn (the blocks on the diagonal are
                          replicated) */
@@ -112,7 +115,7 @@ typedef struct {
     int32_t fp16;           /* of these, the last ones, so many are kept in FP16 */
     double dropped;         /* Frobenius norm of what was dropped, NaN where it is not known */
     int64_t u, v;           /* columns before it in U of its row and V of its column */
-    int64_t u_fp16, v_fp16; /* of these, the halves */
+    int64_t u_fp16, v_fp16; /* of these, those in FP16 */
 } moao_tlr_tile;
 
 typedef struct moao_tlr moao_tlr;
@@ -184,8 +187,8 @@ MOAO_PUBLIC moao_status moao_tlr_trsm(const moao_tlr *l, moao_tlr *a);
  * knows the reason.
  *
  * Of a distributed factor moao_tlr_solve, moao_tlr_apply and moao_tlr_expand are collective among
- * its members, with alike arguments but for vectors, of which each has its own or none (v = 0); it
- * is not copied, and not for moao_tlr_trsm. merge and bcast must live as long as it does. */
+ * its members, with the same arguments but for vectors, of which each has its own or none (v = 0);
+ * it is not copied, and not for moao_tlr_trsm. merge and bcast must live as long as it does. */
 typedef struct {
     int rank, size; /* of this process among them */
     void *arg;
@@ -271,7 +274,7 @@ MOAO_PUBLIC moao_status moao_tlr_solve(const moao_tlr *l, char side, char job, i
  * effect on others. */
 MOAO_PUBLIC void moao_tlr_set_split(moao_tlr *l, int terms, int of_fp16);
 /* Natural logarithm of the determinant of L L^T = A + E. Waits. Where what was dropped (E) is not
- * small beside the least eigenvalue of A it says little of A: moao_tlr_logdet_error says how much.
+ * small against the least eigenvalue of A it says little of A: moao_tlr_logdet_error says how much.
  */
 MOAO_PUBLIC moao_status moao_tlr_logdet(const moao_tlr *l, double *logdet);
 /* A posteriori: *error estimates moao_tlr_logdet less the logarithm of the determinant of the
