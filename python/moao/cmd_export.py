@@ -23,6 +23,8 @@ def options():
     p.add_argument("-p", "--pixel", type=float, metavar="MAS",
                    help="flux in pixels of that side, e.g. the detector's (default: the samples of psf.fits)")
     p.add_argument("-s", "--side", type=int, metavar="N", help="side of the images in pixels, made odd (default: all)")
+    p.add_argument("-d", "--directions", type=int, metavar="N",
+                   help="N x N directions over the field in place of the targets, of a run with output.field: true")
     p.add_argument("--overwrite", action="store_true", help="replace a file of that name")
     return p
 
@@ -35,7 +37,7 @@ def work(a):
     path = a.output or os.path.join(a.folder, "psf-%s.fits" % a.format)
     if os.path.exists(path) and not a.overwrite:
         raise MoaoError("%s exists; --overwrite replaces it" % path)
-    hdus = export(run, a.format, waves_of(run, a.wavelength), a.exposure, a.pixel, a.side)
+    hdus = export(run, a.format, waves_of(run, a.wavelength), a.exposure, a.pixel, a.side, a.directions)
     new = path + ".new"
     hdus.writeto(new, overwrite=True, checksum=True)
     os.replace(new, path)

@@ -18,6 +18,24 @@ FORMATS = ("scopesim", "cube")
 ARCSEC = 1 / 3600  # deg
 
 
+class Directions:
+    """A run with output.field: true as if its targets were n x n directions over the same field."""
+
+    def __init__(self, run, n):
+        if not n >= 2:
+            raise MoaoError("%s x %s directions: must be 2 or more" % (n, n))
+        x, y = (np.linspace(v.min(), v.max(), n) for v in (run.x, run.y))
+        self._run, self.grid, self.nt, self.names = run, (n, n), n * n, [""] * (n * n)
+        self.x, self.y = np.tile(x, n), np.repeat(y, n)
+
+    def __getattr__(self, name):
+        return getattr(self._run, name)
+
+    def psfs(self, _targets, wavelength, exposure):
+        """The images of all."""
+        return self._run.psf_at(self.x, self.y, wavelength, exposure)
+
+
 def images(run, il, exposure, pixel, side):
     """(cube [target, y, x] of flux, fractions of all light, pixel [mas]) of one wavelength; odd side, axis in the
     middle."""
@@ -115,11 +133,13 @@ def targets_hdu(run, waves, fractions):
     return fits.BinTableHDU.from_columns(columns, name="TARGETS")
 
 
-def export(run, kind="scopesim", waves=None, exposure=None, pixel=None, side=None):
-    """The FITS file as an HDUList. kind: scopesim or cube; waves: rows of WAVELENGTHS (None: all); pixel [mas]: the
+def export(run, kind="scopesim", waves=None, exposure=None, pixel=None, side=None, directions=None):
+    """The FITS file as an HDUList. directions: n, for n x n of them over the field in place of the targets (a run with output.field: true).
+     kind: scopesim or cube; waves: rows of WAVELENGTHS (None: all); pixel [mas]: the
     flux in pixels of that side (None: the samples of psf.fits); side: pixels, an odd number (None: all there are)."""
     if kind not in FORMATS:
         raise MoaoError("no format %s: there are %s" % (kind, ", ".join(FORMATS)))
+    run = run if directions is None else Directions(run, directions)
     waves = list(np.argsort(run.lambdas)) if waves is None else waves
     head = primary(run, exposure, "field-varying PSF" if kind == "scopesim" else "PSF cubes")
     made = [images(run, il, exposure, pixel, side) for il in waves]

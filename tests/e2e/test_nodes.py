@@ -163,6 +163,10 @@ class Nodes(unittest.TestCase):
         self.assertLess(np.abs(r.psf_at(0, 0).data - r.psf(0, 0).data).max(), 1e-5)
         two = r.psf_at([0, 5], 1.0, wavelength=2.2, exposure=2)
         self.assertEqual((len(two), two[1].x, two[1].y, two[1].exposure), (2, 5, 1, 2))
+        cubes = results.export.export(r, "scopesim", [0], pixel=20, side=9, directions=3)
+        self.assertEqual(cubes[2].data.shape[0], 9)
+        middle = r.psf_at(0, 0).resampled(20, 9)
+        self.assertLess(np.abs(cubes[2].data[4] - middle).max(), 1e-6)
         with self.assertRaisesRegex(results.MoaoError, "not between the nodes"):
             r.psf_at(60, 0)
         self.refused(run, exact)
