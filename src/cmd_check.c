@@ -109,6 +109,7 @@ static status make_plans(const comm *c, const setup *u, const machine *m, check_
     const double limit = f->cl->limit > 0 ? f->cl->limit : ADVISE_LIMIT;
     machine_kind k = f->described ? described(c, f->cl, m) : usual(m);
     f->q = request_init(u->par, &u->s, &u->a, &u->o);
+    f->q.want = u->sampled ? u->want.ntarget : 0;
     const int wanted = u->par->compute_backend;
     status st = request_predict(
         &f->q, f->described ? f->cl->gpus > 0

@@ -355,12 +355,15 @@ static void count_work(const request *q, plan *p) {
                                (o->phase ? 0 : ne * (2 * v * t * of.truth + 2 * v * v * t));
     if (o->budget)
         p->flops[STAGE_EXPOSURE] += nt * (ntor * 2 * v * v * m + ne * 2 * v * lag_points(q) * m);
-    double maps = nt * (ne + 1) * (2 + o->nbox + 1) * o->nlambda * 8;
-    maps += o->budget ? nt * (ne + 1) * budget_count(s) * 8 : 0;
+    const double all = q->want > 0 ? q->want : nt;
+    double maps = all * (ne + 1) * (2 + o->nbox + 1) * o->nlambda * 8;
+    maps += o->budget ? all * (ne + 1) * budget_count(s) * 8 : 0;
     double images = q->par->output_psf == PSF_NONE    ? 0
-                    : q->par->output_psf == PSF_SHORT ? nt * ne
-                                                      : nt;
+                    : q->par->output_psf == PSF_SHORT ? all * ne
+                                                      : all;
     p->output = maps + images * o->nlambda * o->crop * o->crop * 4;
+    if (q->want > 0 && q->par->output_field) /* of the separations' square a disc, half of it */
+        p->output += nt * ne * (1 + o->nlambda) * M_PI / 8 * (double)psf_sep_count_of(s, o) * 4;
 }
 
 /* tests/e2e/test_figures.py compares the times of the full scale with those of docs/figures.json.
@@ -403,18 +406,19 @@ static void estimate(const request *q, const machine *k, plan *p) {
     const double rows = o->phase ? points : of.exposure, looked = o->phase ? points : t;
     const double common = o->phase ? 0 : 2 * v * t * of.truth + 2 * v * v * t;
     p->time.common = 0.5 * m * m * value + common * flop / p->nchunk;
+    const double image =
+        o->nlambda * grid * grid * log2(grid) * MACHINE_TRANSFORM / (device ? 10 * n : n);
     const double once = (v * m * m + 2 * v * v * m) * product; /* Y */
     if (s->fit.ndir > 0) {
         p->time.common += once;
         p->time.solve *= p->nchunk / nt;
     }
-    p->time.exposure =
-        uneven *
-        ((s->fit.ndir > 0 ? 0 : once) + 2 * v * rows * m * product + looked * m * entry +
-         o->nlambda * grid * grid * log2(grid) * MACHINE_TRANSFORM / (device ? 10 * n : n));
+    p->time.exposure = uneven * ((s->fit.ndir > 0 ? 0 : once) + 2 * v * rows * m * product +
+                                 looked * m * entry + image);
     p->time.start = MACHINE_START + p->flops[STAGE_SETUP] * flop;
-    p->time.total = p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +
-                    a->nexposure * (p->nchunk * p->time.common + nt * p->time.exposure);
+    p->time.total =
+        p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +
+        a->nexposure * (p->nchunk * p->time.common + nt * p->time.exposure + q->want * image);
 }
 
 /* Factors that are computed, in units of one for each reconstructor: a node's devices compute one

@@ -23,7 +23,8 @@ typedef struct { /* what is asked for; borrowed */
     int way;                /* how D+ is applied (command_way), -1: chosen */
     const linop_pair *kept; /* devices compute by this one; NULL: chosen */
     int sample;             /* target by which what is not exact is checked */
-    bool keep;              /* what images are made of is kept of every target */
+    bool keep;              /* what images are made of is kept of every target: they are nodes, */
+    int want;               /* between which so many are interpolated; 0: none */
 
     /* what follows from these alone, whatever the machine and the number of targets [bytes] */
     int nlayer, nexposure; /* most of any profile, of any reconstructor */

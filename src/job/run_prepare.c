@@ -237,6 +237,7 @@ status run_prepare_plan(run *r, comm *c) {
     const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->stride;
     r->mach = machine_measure(c, par->compute_memory, plan_rate(&r->u.s));
     r->req = request_init(par, &r->u.s, &r->u.a, &r->u.o);
+    r->req.want = r->u.sampled ? r->u.want.ntarget : 0;
     r->rep.dgemm = r->mach.rate;
     TRY(choose_device(r, c));
     TRY(comm_agree(c, request_predict(&r->req, r->mach.devices && !r->mach.host)));
