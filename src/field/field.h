@@ -53,6 +53,7 @@ typedef struct {
     double size[2];            /* of the targets' extent, in steps */
     bool line;                 /* all targets are on a line: the lattice has one row */
     int nnode, capacity;       /* capacity: at most, whatever is found */
+    int most;                  /* nodes beyond which all targets become nodes */
     field_node *node;          /* [capacity] */
     int nstar;
     double (*star)[2]; /* natural stars [rad] */

@@ -14,6 +14,8 @@
 #define EXPECTED 1.5     /* errors expected, in units of those of the worst target compared */
 #define CHECK_SHARE 0.02 /* targets that are compared, of the nodes */
 #define LEAST_CHECKS 8
+#define ROOM 8        /* nodes at most, of those of the lattice; besides some for each target */
+#define MOST_TIMES 3  /* where nodes are wanted that save nothing: as many as these at most */
 #define MORE_CHECKS 8 /* of a stratum in which an error was too large */
 #define WORTH 0.75    /* of the targets' number: more nodes save too little */
 /* field_step: error 1e-3 at LENGTH (D / 8 m)^GROWTH over the layers' altitude, and as step^POWER */
@@ -286,7 +288,7 @@ status field_init(const sys *s, double step, const int *exact, int nexact, field
     mark(f, need, nu, nv > 0 ? nv : 1, margin);
     for (int i = 0; i < across * down; i++)
         f->capacity += need[i];
-    f->capacity += 2 * f->nwant + 7 * f->nstar + LEAST_CHECKS;
+    f->capacity = ROOM * f->capacity + 3 * f->nwant + 7 * f->nstar + 64;
     TRY(ALLOC(f->node, (size_t)f->capacity, "nodes"));
     for (int j = 0; j < down; j++)
         for (int i = 0; i < across; i++) {
@@ -304,6 +306,7 @@ status field_init(const sys *s, double step, const int *exact, int nexact, field
     draw_checks(f);
     for (int i = 0; i < f->nstar; i++)
         check_star(f, f->star[i]);
+    f->most = field_pays(f) ? (int)(WORTH * f->nwant) : MOST_TIMES * f->nnode;
 done:
     free(need);
     if (st != MOAO_OK)
@@ -418,7 +421,7 @@ static status halve_many(field *f, int tor, int stratum, double most, int before
 
 /* Where so many nodes are wanted, all targets are. */
 static void give_up(field *f, int tor, int *added) {
-    if (*added > 0 && !field_pays(f))
+    if (*added > 0 && f->nnode > f->most)
         *added += take_targets(f, tor, NULL);
 }
 
