@@ -225,14 +225,14 @@ static status panel_gains(tor *t, budget_term *b, int k, int axis, int64_t j, in
                           int64_t n, double *to) {
     const double *w;
     int64_t ld;
-    status st = tor_w_columns(t, t->op, k, j, n, &w, &ld);
+    status st = tor_w_columns(t, t->op, k, j, &n, &w, &ld);
     if ((st = team_agree(&t->t, st)) != MOAO_OK)
         return st;
     st = shape_columns(t, b, w, ld, n);
     if (st == MOAO_OK)
         st = add_gains(t, b, w, ld, n, 1.0, to + axis);
     if (st == MOAO_OK && axis == 0)
-        st = tor_w_columns(t, t->op, k, j + nsub, n, &w, &ld);
+        st = tor_w_columns(t, t->op, k, j + nsub, &n, &w, &ld);
     if (st == MOAO_OK && axis == 0)
         st = add_gains(t, b, w, ld, n, 2.0, to + 2);
     TIMED_WAIT(t->e.rep, STAGE_EXPOSURE, st = team_agree(&t->t, st));
@@ -243,7 +243,6 @@ static status panel_gains(tor *t, budget_term *b, int k, int axis, int64_t j, in
 static status target_gains(tor *t, budget_term *b, int k) {
     const sys *s = t->e.s;
     const size_t all = 3 * (s->m / 2);
-    const int64_t step = tor_step(t, t->op);
     double *gain = b->gains + (size_t)k * all;
     status st = MOAO_OK;
     for (int w = 0; w < s->nsensor; w++) {
@@ -251,8 +250,7 @@ static status target_gains(tor *t, budget_term *b, int k) {
         double *to = gain + 3 * (first / 2);
         for (int axis = 0; axis < 2; axis++)
             for (int64_t i = 0, n; i < nsub; i += n) {
-                n = nsub - i < step ? nsub - i : step;
-                n = n < t->e.width ? n : t->e.width;
+                n = engine_width(&t->e, i, nsub);
                 TRY(panel_gains(t, b, k, axis, first + axis * nsub + i, nsub, n, to + 3 * i));
             }
     }
@@ -302,7 +300,6 @@ status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
     const int64_t rows = t->t.nlrow, n = b->few.n;
     const double one = 1, minus = -1, zero = 0;
     const int slot = k % PSF_SLOTS;
-    const int64_t most = tor_step(t, op), step = most < e->width ? most : e->width;
     const bool whole = op->product->leaves_share; /* the operator leaves something out */
     double *ends = b->ends + slot * n;
     status st;
@@ -312,7 +309,7 @@ status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
     memset(ends, 0, (size_t)n * sizeof *ends);
     TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
     for (int64_t j = 0, cols; j < e->m; j += cols) {
-        cols = e->m - j < step ? e->m - j : step;
+        cols = engine_width(e, j, e->m);
         TRY(phase_columns(t, &b->few, op, whole, k, j, cols));
     }
     if (!whole)

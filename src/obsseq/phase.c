@@ -82,7 +82,8 @@ static status some_slopes(tor *t, const phase_term *ph, linop *op, int k, const 
         TIMED_WAIT(e->rep, STAGE_EXPOSURE, team_gather(&t->t, (size_t)ld, (size_t)p->n, cpm));
         if (nlrow == 0)
             continue;
-        st = tor_w_columns(t, op, k, p->column[axis], p->n, &w, &ldw);
+        int64_t n = p->n; /* no more than are there at once */
+        st = tor_w_columns(t, op, k, p->column[axis], &n, &w, &ldw);
         if (st == MOAO_OK)
             st = engine_gemm(e, 'N', 'T', nlrow, ld, p->n, 1.0, w, ldw, cpm, ld,
                              p->column[axis] > 0, phase_of(ph, t, k), nlrow);

@@ -323,15 +323,13 @@ wrows tor_rows(const tor *t, linop *op, int k, int *n) {
     return w;
 }
 
-int64_t tor_step(const tor *t, const linop *op) {
-    return op->product->own_w || t->raw ? t->e.width : t->e.m;
-}
-
-status tor_w_columns(tor *t, linop *op, int k, int64_t j, int64_t n, const double **w,
+status tor_w_columns(tor *t, linop *op, int k, int64_t j, int64_t *cols, const double **w,
                      int64_t *ld) {
     const wrows rows = tor_w(t, op, k);
     engine *e = &t->e;
     const bool made = op->product->own_w || t->raw;
+    const int64_t n = made && *cols > e->width ? e->width : *cols;
+    *cols = n;
     *ld = rows.ld;
     *w = made ? t->z : rows.w + j * rows.ld;
     if (!t->raw)
@@ -355,8 +353,8 @@ status tor_w_transposed(tor *t, linop *op, int k, const double *x, double *q) {
     for (int64_t j = 0, n; j < m; j += n) {
         const double *w;
         int64_t ld;
-        n = tor_step(t, op) < m - j ? tor_step(t, op) : m - j;
-        TRY(tor_w_columns(t, op, k, j, n, &w, &ld));
+        n = m - j;
+        TRY(tor_w_columns(t, op, k, j, &n, &w, &ld));
         TRY(engine_gemm(e, 'T', 'N', n, 1, nlrow, 1.0, w, ld, x + t->t.row0, nlrow, 0.0, q + j, n));
     }
 done:
@@ -435,9 +433,10 @@ done:
 }
 
 /* Columns of W, or of V where that is kept. */
-static status kept_columns(tor *t, int k, int64_t j, int64_t n, const double **w, int64_t *ld) {
+static status kept_columns(tor *t, int k, int64_t j, int64_t *n, const double **w, int64_t *ld) {
     if (!t->raw)
         return tor_w_columns(t, t->op, k, j, n, w, ld);
+    *n = *n < t->e.width ? *n : t->e.width;
     *w = t->w[k] + j * t->ld;
     *ld = t->ld;
     return MOAO_OK;
@@ -454,8 +453,8 @@ static status sample_residual(tor *t, int k, double sum[2]) {
     for (int64_t j = 0, some; j < e->m; j += some) {
         const double *w;
         int64_t ld;
-        some = tor_step(t, t->op) < e->m - j ? tor_step(t, t->op) : e->m - j;
-        TRY(kept_columns(t, k, j, some, &w, &ld));
+        some = e->m - j;
+        TRY(kept_columns(t, k, j, &some, &w, &ld));
         TRY(engine_gemm(e, 'N', 'N', nlrow, n, some, 1.0, w, ld, t->columns + j, e->m,
                         j > 0 ? 1.0 : -1.0, sample, nlrow > 0 ? nlrow : 1));
     }

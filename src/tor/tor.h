@@ -92,10 +92,10 @@ wrows tor_w(const tor *t, linop *op, int k);
 static inline int tor_distinct(const tor *t, int n) {
     return t->shared && n > 1 ? 1 : n;
 }
-/* Columns j .. j + n of W in double precision, n at most tor_step: *w, with leading dimension
- * *ld; valid until z is used. */
-int64_t tor_step(const tor *t, const linop *op);
-status tor_w_columns(tor *t, linop *op, int k, int64_t j, int64_t n, const double **w, int64_t *ld);
+/* Columns of W from j on in double precision: *w, with leading dimension *ld; valid until z is
+ * used. *n: how many are wanted, then how many these are, e.width of them at least. */
+status tor_w_columns(tor *t, linop *op, int k, int64_t j, int64_t *n, const double **w,
+                     int64_t *ld);
 /* q (m numbers, on the device) = W' x of this rank's rows of the k-th target, x: nrow numbers. Uses
  * z. */
 status tor_w_transposed(tor *t, linop *op, int k, const double *x, double *q);
