@@ -17,6 +17,7 @@ from .psf import Psf
 from .reading import MoaoError
 
 MOST = 512  # images kept in this process
+ACROSS = 9  # targets across a field whose nodes are kept
 _kept: "collections.OrderedDict[Tuple[Any, ...], List[Psf]]" = collections.OrderedDict()
 
 
@@ -34,20 +35,28 @@ def clear_cache() -> None:
 
 def psf(x: Union[float, Sequence[float]], y: Union[float, Sequence[float]], wavelength: Union[float, str], case: Union[Case, Source] = "demo",
         ranks: Optional[int] = None, gpu: Union[str, bool] = "auto", settings: Optional[Dict[str, Any]] = None,
-        cache: Optional[str] = None) -> Union[Psf, List[Psf]]:
+        cache: Optional[str] = None, field: Optional[float] = None) -> Union[Psf, List[Psf]]:
     """The long-exposure PSF of a case in a direction (x, y) [arcsec] at a wavelength [um], or integrated over a band ("K"), as a Psf;
     of several directions a list.
 
     case: a Case, a file, the name of a shipped case, or nested parameters; its own targets and wavelengths do not count. settings: keys
     that are set on it. cache: folder of what is kept, instead of the user's. Directions of one call are computed together, which
-    takes little more time than one. MoaoError when the case cannot be run."""
+    takes little more time than one. field: side of a square [arcsec] round the centre that is computed once, its nodes kept
+    (output.field); images of any direction in it are interpolated then, within targets.tolerance, without another run.
+    MoaoError when the case cannot be run, or a direction lies outside the field."""
     one = np.ndim(x) == 0 and np.ndim(y) == 0
     xs, ys = np.broadcast_arrays(np.atleast_1d(np.asarray(x, float)), np.atleast_1d(np.asarray(y, float)))
     if not (np.isfinite(xs).all() and np.isfinite(ys).all()) or xs.ndim != 1 or not len(xs):
         raise MoaoError("expected directions x and y in arcsec, not %r and %r" % (x, y))
     made = (case if isinstance(case, Case) else Case(case)).copy()
     made.update(dict(settings or {}))
-    made.targets = list(zip(xs.tolist(), ys.tolist()))
+    if field is None:
+        made.targets = list(zip(xs.tolist(), ys.tolist()))
+    else:
+        if (np.maximum(abs(xs), abs(ys)) > field / 2).any():
+            raise MoaoError("a direction lies outside the field of %g arcsec round the centre" % field)
+        made["targets"] = {"grid": {"nx": ACROSS, "ny": ACROSS, "width": float(field), "height": float(field)}}
+        made["output.field"] = True
     wanted = wavelength if isinstance(wavelength, str) else float(wavelength)
     made.update({"output.psf": "long"})
     made.update({"psf.bands": [wanted]} if isinstance(wanted, str) else {"psf.wavelengths": [wanted]})
@@ -56,7 +65,7 @@ def psf(x: Union[float, Sequence[float]], y: Union[float, Sequence[float]], wave
         text = made.text
         name = hashlib.sha1((text + str(gpu)).encode()).hexdigest()[:20]
         run = made.run(ranks=ranks, gpu=gpu, folder=os.path.join(cache or cache_folder(), name), progress=None)
-        _kept[key] = list(run.psfs(wavelength=wanted))
+        _kept[key] = list(run.psfs(wavelength=wanted)) if field is None else run.psf_at(xs, ys, wavelength=wanted)
         while sum(len(v) for v in _kept.values()) > MOST and len(_kept) > 1:
             _kept.popitem(last=False)
     _kept.move_to_end(key)

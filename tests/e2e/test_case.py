@@ -206,6 +206,13 @@ class Case(unittest.TestCase):
         self.assertEqual((os.stat(os.path.join(cache, runs[0], "maps.fits")).st_mtime_ns, os.listdir(cache)), (when, runs))
         write_case(file, QUICK_CASE.replace("r0: 15 cm", "r0: 10 cm"))
         self.assertLess(moao.psf(3, -4, 2.2, case=file, settings=settings, cache=cache).strehl, one.strehl)
+        near = moao.psf(3, -4, 2.2, case=file, settings=settings, cache=cache, field=40)
+        runs = sorted(os.listdir(cache))
+        self.assertAlmostEqual(near.strehl, moao.psf(3, -4, 2.2, case=file, settings=settings, cache=cache).strehl, delta=5e-3)
+        moao.psf([15, -3], [0, 18], 2.2, case=file, settings=settings, cache=cache, field=40)
+        self.assertEqual(sorted(os.listdir(cache)), runs)  # no run more
+        with self.assertRaisesRegex(moao.MoaoError, "outside the field"):
+            moao.psf(21, 0, 2.2, case=file, settings=settings, cache=cache, field=40)
         band = moao.psf([3], [-4], "K", case=file, settings=settings, cache=cache)[0]
         self.assertEqual(band.band, "K")
         with self.assertRaisesRegex(moao.MoaoError, "expected directions"):
