@@ -44,6 +44,7 @@ typedef struct {
     /* of the residual phase on the pupil; lattice 0: not wanted. Separations are then those of a
      * lattice (psf/psf_phase.h), in number nsep^2, as norm */
     int lattice, nsep, np;   /* rows across the diameter; 2 lattice + 1; points */
+    int shift;               /* 1: odd rows are shifted by half a step; 0: a square lattice */
     int taps;                /* lattice points from which one of the grid is made, per axis */
     const int *point_row;    /* [lattice + 1] first point of each row of the lattice */
     const int *point_column; /* [np] */

@@ -117,6 +117,7 @@ void params_psf_opts(const params *par, psf_opts *o) {
                    .weighted = par->psf_weighting == WEIGHTING_ENERGY,
                    .phase = par->psf_residual == RESIDUAL_PHASE,
                    .average = (psf_average_kind)par->psf_average,
+                   .square = par->psf_lattice == LATTICE_SQUARE,
                    .crop = par->output_crop,
                    .jitter = {hypot(par->errors_jitter[0], par->errors_windshake[0]),
                               hypot(par->errors_jitter[1], par->errors_windshake[1])},

@@ -95,6 +95,7 @@ enum { FORMAT_NONE, FORMAT_DENSE, FORMAT_HALF, FORMAT_TLR, FORMAT_GRID, FORMAT_A
 enum { VERIFY_OFF, VERIFY_SAMPLE, VERIFY_FULL };
 enum { PSF_SHORT, PSF_LONG, PSF_NONE };                     /* output.psf */
 enum { BUDGET_WANTED, BUDGET_NONE };                        /* output.budget */
+enum { LATTICE_SHIFTED, LATTICE_SQUARE };                   /* psf.lattice */
 enum { SKY_FIELD, SKY_PUPIL };                              /* sky.lgs */
 enum { SKY_PUPIL_AUTO, SKY_PUPIL_FIELD, SKY_PUPIL_ZENITH }; /* sky.pupil */
 enum { SAMPLING_AUTO, SAMPLING_NODES, SAMPLING_EXACT };     /* targets.sampling */

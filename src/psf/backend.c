@@ -163,6 +163,7 @@ void psf_model_init(psf *p, psf_model *m) {
                      .lattice = p->lattice,
                      .nsep = p->nsep,
                      .np = p->np,
+                     .shift = p->shift,
                      .taps = PHASE_TAPS,
                      .point_row = p->point_row,
                      .point_column = p->point_column,

@@ -33,13 +33,14 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
     p->nsep = 2 * p->n + 1;
     if (o->phase) {
         p->lattice = phase_lattice(s, o);
+        p->shift = !o->square;
         p->h = p->pitch * p->n / p->lattice;
-        p->np = phase_count(p->lattice, s);
+        p->np = phase_count(p->lattice, s, p->shift);
         p->nsep = 2 * p->lattice + 1;
         p->average = o->average;
         p->thinning = phase_thinning(p->np, o->all_pairs);
         if (o->average != PSF_AVERAGE_MEAN)
-            p->nsample = phase_samples(p->lattice, s, p->thinning);
+            p->nsample = phase_samples(p->lattice, s, p->shift, p->thinning);
     }
     p->P = p->n * p->k;
     p->mapped = o->map != NULL;
@@ -295,7 +296,7 @@ size_t psf_sep_count(const psf *p) {
 }
 
 size_t psf_points_of(const sys *s, const psf_opts *o) {
-    return o->phase ? (size_t)phase_count(phase_lattice(s, o), s) : 0;
+    return o->phase ? (size_t)phase_count(phase_lattice(s, o), s, !o->square) : 0;
 }
 
 size_t psf_pairwise_count_of(const sys *s, const psf_opts *o) {

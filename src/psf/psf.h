@@ -44,6 +44,8 @@ typedef struct { /* what the parameters ask for */
     double focus;         /* rms of a random focus error: path = this times r^2 [1/m] */
     const psf_map *map;   /* a static error that is known beside it, NULL: none; borrowed */
     bool budget;          /* the terms of the variance are wanted (obsseq/budget.h) */
+    bool square;          /* of `phase`: points in a square lattice, else every other row is shifted
+                             by half a step */
     int across;           /* of `phase`: rows of points across the pupil, 0: by the mirror's size */
     const double *width;  /* [nlambda] of the band around lambda [m], 0: none; NULL: none of all;
                              borrowed */

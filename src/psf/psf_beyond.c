@@ -2,7 +2,8 @@
  * first Brillouin zone of the lattice, which on the points are indistinguishable from lower ones.
  *
  * Points r = n1 a1 + n2 a2 with a1 = (h, 0), a2 = (h/2, h); reciprocal lattice g = k1 b1 + k2 b2
- * with b1 = (1/h, -1/(2h)), b2 = (0, 1/h). With W the spectrum of the phase,
+ * with b1 = (1/h, -1/(2h)), b2 = (0, 1/h); of a square lattice a2 = (0, h), b1 = (1/h, 0). With W
+ * the spectrum of the phase,
  *
  *     C_high(r) = int over a cell of [sum_g W(f + g) - W(f + g0)] cos(2 pi f.r) df
  *
@@ -21,13 +22,13 @@ static double fall(double x) {
 }
 
 /* The bracket at (j1 b1 + j2 b2)/size for h = 1, strength 1; cut: (h/L0)^2. */
-static double folded(double j1, double j2, double cut) {
-    const double x0 = j1, y0 = j2 - 0.5 * j1;
+static double folded(double j1, double j2, double shear, double cut) {
+    const double x0 = j1, y0 = j2 - shear * j1;
     const int most = (int)REACH + 1;
     double sum = 0, largest = 0;
     for (int k1 = -most - 1; k1 <= most; k1++)
         for (int k2 = -2 * most - 1; k2 <= 2 * most; k2++) {
-            const double x = x0 + k1, y = y0 + k2 - 0.5 * k1, f2 = x * x + y * y;
+            const double x = x0 + k1, y = y0 + k2 - shear * k1, f2 = x * x + y * y;
             if (f2 >= REACH * REACH)
                 continue;
             const double w = f2 + cut > 0 ? fall(f2 + cut) : INFINITY;
@@ -41,7 +42,7 @@ static double folded(double j1, double j2, double cut) {
 }
 
 /* D_high = 2 [C_high(0) - C_high] on size x size points n2 slow, for h = 1 and strength 1. */
-static status structure_of_points(int size, double cut, double *d) {
+static status structure_of_points(int size, double shear, double cut, double *d) {
     const size_t n = (size_t)size, half = n / 2 + 1;
     fftw_complex *wave = NULL;
     fftw_plan plan = NULL;
@@ -53,7 +54,7 @@ static status structure_of_points(int size, double cut, double *d) {
 #pragma omp parallel for schedule(dynamic, 4)
     for (int j2 = 0; j2 < size; j2++)
         for (size_t j1 = 0; j1 < half; j1++)
-            wave[(size_t)j2 * half + j1] = folded((double)j1 / size, (double)j2 / size, cut);
+            wave[(size_t)j2 * half + j1] = folded((double)j1 / size, (double)j2 / size, shear, cut);
     fftw_execute(plan);
     const double far = 2 * M_PI * 0.6 * pow(REACH * REACH + cut, -5.0 / 6);
     const double at_zero = d[0], scale = 2 * PSF_SPECTRUM / ((double)n * (double)n);
@@ -80,11 +81,11 @@ status psf_structure_beyond(const psf *p, double L0, double *d) {
     double *points = NULL;
     status st;
     TRY(ALLOC(points, (size_t)size * (size_t)size, "structure function beyond the lattice"));
-    TRY(structure_of_points(size, p->h * p->h / (L0 * L0), points));
+    TRY(structure_of_points(size, 0.5 * p->shift, p->h * p->h / (L0 * L0), points));
     for (int dj = -s; dj <= s; dj++)
         for (int di = -s; di <= s; di++) {
             const int at = (dj + s) * p->nsep + di + s, odd = dj & 1;
-            const int n1 = di - (dj - odd) / 2;
+            const int n1 = p->shift ? di - (dj - odd) / 2 : di;
             d[at] = p->norm[at] > 0
                         ? scale * points[(size_t)((dj + 2 * size) % size) * (size_t)size +
                                          (size_t)((n1 + 2 * size) % size)]

@@ -54,12 +54,12 @@ void phase_weights(psf *p) {
 
 double phase_length(const psf *p, int at) {
     const int s = p->lattice, dj = at / p->nsep - s;
-    return hypot(dj * p->h, (at % p->nsep - s + (dj & 1 ? 0.5 : 0)) * p->h);
+    return hypot(dj * p->h, (at % p->nsep - s + (dj & p->shift ? 0.5 : 0)) * p->h);
 }
 
 int phase_opposite(const psf *p, int at) {
     const int s = p->lattice, dj = at / p->nsep - s, di = at % p->nsep - s;
-    return (s - dj) * p->nsep + s - di - (dj & 1);
+    return (s - dj) * p->nsep + s - di - (dj & p->shift);
 }
 
 /* A sum over pairs (of_pairs) or a function of the separation on the lattice, with a margin of HALF
@@ -92,7 +92,7 @@ static void add_grid(psf *p, double factor) {
         double *part = p->part + (size_t)u * (size_t)wide;
         double *row = p->otf + (size_t)u * (size_t)p->stride;
         for (int j = 0; j < wide; j++) {
-            const int odd = (j - HALF - s) & 1;
+            const int odd = (j - HALF - s) & p->shift;
             const double *w = p->tap_wx[odd] + u * PHASE_TAPS;
             const double *f = p->mean + (size_t)j * (size_t)wide + HALF + p->tap_x[odd][u];
             part[j] = 0;
@@ -179,7 +179,7 @@ static void fill_quadrant(const psf *p, const turbulence *t, bool rest, double *
 #pragma omp parallel for schedule(dynamic, 4)
     for (int j = 0; j <= s; j++)
         for (int i = 0; i <= s; i++) {
-            const double rho = hypot(j, i + (j & 1 ? 0.5 : 0)) * p->h;
+            const double rho = hypot(j, i + (j & p->shift ? 0.5 : 0)) * p->h;
             const double d = smooth_at(p, t, rho);
             quadrant[j * (s + 1) + i] = rest ? structure_at(t, rho) - d : d;
         }
@@ -188,7 +188,7 @@ static void fill_quadrant(const psf *p, const turbulence *t, bool rest, double *
 /* Its value for the separation at place `at`. */
 static double of_quadrant(const psf *p, const double *quadrant, int at) {
     const int s = p->lattice, dj = at / p->nsep - s;
-    const int dx = 2 * (at % p->nsep - s) + (dj & 1); /* in FP16 of h */
+    const int dx = 2 * (at % p->nsep - s) + (dj & p->shift); /* in FP16 of h */
     return quadrant[abs(dj) * (s + 1) + (abs(dx) >> 1)];
 }
 
@@ -204,7 +204,7 @@ status psf_structure(const psf *p, const profile *prof, double *d) {
     for (int j = 0; j <= s; j++)
         for (int i = 0; i <= s; i++)
             quadrant[j * (s + 1) + i] =
-                scale * structure_at(&t, hypot(j, i + (j & 1 ? 0.5 : 0)) * p->h);
+                scale * structure_at(&t, hypot(j, i + (j & p->shift ? 0.5 : 0)) * p->h);
     for (int i = 0; i < p->nsep * p->nsep; i++)
         d[i] = p->norm[i] > 0 ? of_quadrant(p, quadrant, i) : 0;
 done:

@@ -28,13 +28,14 @@ int phase_lattice(const sys *s, const psf_opts *o) {
     if (nssp > MANY)
         return (int)ceil(sqrt(2) * nssp);
     const int per_pitch = (LEAST_ACROSS + nssp - 1) / nssp;
-    return nssp * (per_pitch > 2 ? per_pitch : 2);
+    /* a square lattice takes many places within the cells of the actuators by its own step */
+    return nssp * (per_pitch > 2 ? per_pitch : 2) + (o->square ? 1 : 0);
 }
 
 /* Place of point (i, j) in quarters of h from the corner of the pupil's square. */
-static void place_of(int i, int j, int at[2]) {
-    at[0] = 4 * i + 1 + 2 * (j & 1);
-    at[1] = 4 * j + 1;
+static void place_of(int i, int j, int shift, int at[2]) {
+    at[0] = shift ? 4 * i + 1 + 2 * (j & 1) : 4 * i + 2;
+    at[1] = shift ? 4 * j + 1 : 4 * j + 2;
 }
 
 int phase_thinning(int np, int all_pairs) {
@@ -54,7 +55,7 @@ bool phase_is_sample(int thinning, int column, int row) {
 /* Points inside the pupil by rows; counts them when p is NULL, thinned where that is
  * above 1. Squares of distances are whole numbers: `moao check` counts hundreds of times, and a
  * hypot for each point was most of its time. */
-static int find_points(int side, const sys *s, int thinning, psf *p) {
+static int find_points(int side, const sys *s, int shift, int thinning, psf *p) {
     const int radius = 2 * side;
     const int64_t outer = (int64_t)radius * radius,
                   inner = (int64_t)ceil(s->obs * radius * (s->obs * radius));
@@ -64,7 +65,7 @@ static int find_points(int side, const sys *s, int thinning, psf *p) {
         if (p != NULL)
             p->point_row[j] = count;
         for (int i = 0; i < side; i++) {
-            place_of(i, j, at);
+            place_of(i, j, shift, at);
             const int64_t x = at[0] - radius, y = at[1] - radius, r2 = x * x + y * y;
             if (r2 >= outer || r2 < inner || (thinning > 1 && !phase_is_sample(thinning, i, j)))
                 continue;
@@ -83,12 +84,12 @@ static int find_points(int side, const sys *s, int thinning, psf *p) {
     return count;
 }
 
-int phase_count(int rows, const sys *s) {
-    return find_points(rows, s, 1, NULL);
+int phase_count(int rows, const sys *s, int shift) {
+    return find_points(rows, s, shift, 1, NULL);
 }
 
-int phase_samples(int rows, const sys *s, int thinning) {
-    return find_points(rows, s, thinning, NULL);
+int phase_samples(int rows, const sys *s, int shift, int thinning) {
+    return find_points(rows, s, shift, thinning, NULL);
 }
 
 /* Factors of the influence functions along x and y at the places of the points. */
@@ -97,10 +98,11 @@ static void fill_influence(psf *p) {
     for (int j = 0; j < rows; j++)
         for (int a = 0; a < side; a++) {
             const double t = 0.25 * p->h / (sqrt(2.0) * p->x0), step = 4.0 * p->lattice * a / p->n;
-            int even[2], odd[2];
-            place_of(j, 0, even);
-            place_of(j, 1, odd);
-            p->if_y[j * side + a] = exp(-pow(t * (4 * j + 1 - step), 2));
+            int even[2], odd[2], row[2];
+            place_of(0, j, p->shift, row);
+            place_of(j, 0, p->shift, even);
+            place_of(j, 1, p->shift, odd);
+            p->if_y[j * side + a] = exp(-pow(t * (row[1] - step), 2));
             p->if_x[0][j * side + a] = exp(-pow(t * (even[0] - step), 2));
             p->if_x[1][j * side + a] = exp(-pow(t * (odd[0] - step), 2));
         }
@@ -221,7 +223,7 @@ static void count_pairs(psf *p) {
 }
 
 status phase_init(psf *p, const sys *s) {
-    find_points(p->lattice, s, 1, p);
+    find_points(p->lattice, s, p->shift, 1, p);
     fill_influence(p);
     count_pairs(p);
     pairwise_init(p);
@@ -290,7 +292,7 @@ psf_strip psf_influence(const psf *p, int j, double *out) {
     const psf_strip s = {p->point_row[j], p->point_row[j + 1] - p->point_row[j], b0,
                          p->row_act[end_row(p, j)] - b0, p->point_column + p->point_row[j]};
     for (int i = 0; out != NULL && i < s.n; i++) {
-        const double *along = p->if_x[j & 1] + p->point_column[s.first + i] * side;
+        const double *along = p->if_x[j & p->shift] + p->point_column[s.first + i] * side;
         for (int b = 0; b < s.nact; b++)
             out[(size_t)i * (size_t)s.nact + (size_t)b] =
                 along[p->place[b0 + b] % side] * p->if_y[j * side + p->place[b0 + b] / side];

@@ -1,7 +1,8 @@
 /* The residual phase on the pupil; private to the files of this folder. Separations (dj rows, di
  * columns) of the lattice of psf_phase.c are stored at (dj + s) nsep + di + s, s = lattice, nsep =
  * 2 s
- * + 1, the rows dj lying dj h apart; in odd rows the place is that of di + 1/2. */
+ * + 1, the rows dj lying dj h apart; in odd rows of a shifted lattice the place is that of
+ * di + 1/2. */
 #ifndef MOAO_PSF_PHASE_H
 #define MOAO_PSF_PHASE_H
 
@@ -12,17 +13,17 @@
 
 /* Rows of the lattice that the options ask for (of `phase`), and points of a lattice. */
 int phase_lattice(const sys *s, const psf_opts *o);
-int phase_count(int rows, const sys *s);
+int phase_count(int rows, const sys *s, int shift);
 /* Of them, those whose pairs with all others are taken one by one (psf_pairwise.c): of np points
  * one in phase_thinning, a lattice that takes all places within the cells of the actuators. */
-int phase_samples(int rows, const sys *s, int thinning);
+int phase_samples(int rows, const sys *s, int shift, int thinning);
 int phase_thinning(int np, int all_pairs);
 bool phase_is_sample(int thinning, int column, int row);
 /* Place of a separation of dj rows and di columns, the first point in row j, among the sums. In odd
  * rows the separations along x are halves: one less than there is room for. */
 static inline size_t phase_separation(const psf *p, int j, int dj, int di) {
     const int s = p->lattice;
-    return (size_t)((dj + s) * p->nsep + di + s - ((dj & 1) && (j & 1)));
+    return (size_t)((dj + s) * p->nsep + di + s - ((dj & p->shift) && (j & 1)));
 }
 /* Length of the separation at a place [m]; the place of the opposite one. */
 double phase_length(const psf *p, int at);

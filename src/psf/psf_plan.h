@@ -73,6 +73,7 @@ struct psf {
      * then nsep is 2 lattice + 1 and norm counts pairs of points */
     int lattice, np;    /* its rows across the diameter, 0: commands are averaged; points */
     double h;           /* rows of points are h = D/lattice apart */
+    int shift;          /* 1: every other row is shifted by h/2; 0: a square lattice */
     double *px, *py;    /* [np] [m] */
     int *point_row;     /* [lattice + 1] first point of each row */
     int *point_column;  /* [np] */

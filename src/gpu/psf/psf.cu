@@ -65,6 +65,7 @@ static void set_sizes(gpu_psf *d, const psf_model *m) {
     d->N = m->N;
     d->P = m->P;
     d->ntel = m->ntel;
+    d->shift = m->shift;
     d->reach = m->reach;
     d->crop = m->crop;
     d->half = m->N / 2 + 1;

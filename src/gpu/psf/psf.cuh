@@ -17,7 +17,7 @@ struct gpu_psf_wave { /* what a wavelength scales */
 
 struct gpu_psf {
     int n, side, nsep, k, N, P, reach, crop, half, nlambda, nbox, nact; /* half: N/2 + 1 */
-    int ntel;
+    int ntel, shift;                                                    /* psf_model's */
     /* tables */
     const int *place, *at;                /* [nact], [side][side]: actuator there, or -1 */
     const int *row;                       /* [side + 1] first actuator of each row */

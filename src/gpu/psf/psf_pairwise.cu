@@ -9,7 +9,7 @@
 
 static __device__ int opposite(const gpu_psf &d, int at) { /* psf_lattice.c */
     const int s = d.lattice, dj = at / d.nsep - s, di = at % d.nsep - s;
-    return (s - dj) * d.nsep + s - di - (dj & 1);
+    return (s - dj) * d.nsep + s - di - (dj & d.shift);
 }
 
 /* pairwise[r][b] += d.to[b][r]. Blocks of TILE TILE_ROWS threads; grid: tiles of b, of r. */
@@ -50,7 +50,7 @@ static __global__ void add_terms(gpu_psf d, const float *__restrict__ pairwise) 
     const double half = 0.5 * d.wave[l].phase, mean = d.norm[at] > 0 ? d.pair_mean[at] : 0;
     double total = 0;
     for (int j = j0; j < j1; j++) {
-        const int di = t - s + ((dj & 1) && (j & 1)); /* phase_separation() */
+        const int di = t - s + ((dj & d.shift) && (j & 1)); /* phase_separation() */
         const int *row = d.point + (j + dj) * s;
         for (int r = d.sample_row[j]; r < d.sample_row[j + 1]; r++) {
             const int i = d.point_column[d.sample[r]] + di;
@@ -107,7 +107,7 @@ static __global__ void find_far(gpu_psf d) {
         return;
     for (int i = threadIdx.x; i < d.nsep * d.nsep; i += blockDim.x) {
         const int dj = i / d.nsep - d.lattice;
-        const double dx = i % d.nsep - d.lattice + (dj & 1 ? 0.5 : 0);
+        const double dx = i % d.nsep - d.lattice + (dj & d.shift ? 0.5 : 0);
         if (d.norm[i] > 0 && hypot((double)dj, dx) > 0.6 * d.lattice) {
             far += d.norm[i] * log_c[i];
             pairs += d.norm[i];

@@ -44,7 +44,7 @@ static __global__ void along_rows(gpu_psf d, int j0, int first, const double *__
     while (d.point_row[j + 1] <= first + i)
         j++;
     const int column = d.point_column[first + i];
-    const double *f = d.if_x[j & 1] + column * d.side;
+    const double *f = d.if_x[j & d.shift] + column * d.side;
     const double *lines = d.lines + (int64_t)(j - j0) * d.side * d.nact + a;
     double sum = 0;
     for (int x = least_row(d, column); x < end_row(d, column); x++)
@@ -74,7 +74,7 @@ static __global__ void spread(gpu_psf d) {
         __syncwarp();
         for (int b = d.point_row[j] + lane; b < d.point_row[j + 1]; b += 32) {
             const int column = d.point_column[b];
-            const double *f = d.if_x[j & 1] + column * d.side;
+            const double *f = d.if_x[j & d.shift] + column * d.side;
             double sum = 0;
             for (int x = least_row(d, column); x < end_row(d, column); x++)
                 sum += f[x] * part[x];
@@ -94,7 +94,7 @@ static __global__ void add_pairs(gpu_psf d, int j0, int j1, double *sum) {
         return;
     for (int j = j0; j < j1; j++) {
         const int l = j + dj;
-        const int di = t - s + ((dj & 1) && (j & 1)); /* separation() of psf_phase.c */
+        const int di = t - s + ((dj & d.shift) && (j & 1)); /* separation() of psf_phase.c */
         double total = 0;
         if (l < 0 || l >= s)
             continue;
@@ -161,7 +161,7 @@ static __global__ void find_totals(gpu_psf d, const double *sum, const double *c
     double all = 0, far = 0, pairs = 0;
     for (int i = threadIdx.x; i < d.nsep * d.nsep; i += blockDim.x) {
         const int dj = i / d.nsep - d.lattice;
-        const double dx = i % d.nsep - d.lattice + (dj & 1 ? 0.5 : 0);
+        const double dx = i % d.nsep - d.lattice + (dj & d.shift ? 0.5 : 0);
         const double x = total_at(sum, common, i);
         all += x;
         if (d.norm[i] > 0 && hypot((double)dj, dx) > 0.6 * d.lattice) {
@@ -186,7 +186,7 @@ static __global__ void lattice_mean(gpu_psf d, const double *sum, const double *
     double mean = d.totals[1];
     if (j >= 0 && j < d.nsep && i >= 0 && i < d.nsep && d.norm[j * d.nsep + i] > 0) {
         const int at = j * d.nsep + i, dj = j - s;
-        const int opposite = (s - dj) * d.nsep + s - (i - s) - (dj & 1);
+        const int opposite = (s - dj) * d.nsep + s - (i - s) - (dj & d.shift);
         mean = (total_at(sum, common, at) + total_at(sum, common, opposite)) / (2 * d.norm[at]);
     }
     d.mean[t] = mean;
@@ -195,7 +195,7 @@ static __global__ void lattice_mean(gpu_psf d, const double *sum, const double *
 static __global__ void lattice_x(gpu_psf d) {
     const int u = blockIdx.x, half = d.taps / 2;
     for (int j = threadIdx.x; j < d.wide; j += blockDim.x) {
-        const int odd = (j - half - d.lattice) & 1;
+        const int odd = (j - half - d.lattice) & d.shift;
         const double *w = d.tap_wx[odd] + u * d.taps;
         const double *f = d.mean + (int64_t)j * d.wide + half + d.tap_x[odd][u];
         double sum = 0;
