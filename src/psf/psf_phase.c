@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define LEAST_ACROSS 32 /* points across the diameter */
+#define LEAST_SQUARE 48 /* the same of a square lattice */
 #define MANY 48         /* subapertures from which on two points for each are enough */
 #define PARTS 16        /* into which sums are divided, whatever the number of threads */
 #define AT_ONCE 16      /* points whose phases are made together */
@@ -26,8 +27,9 @@ int phase_lattice(const sys *s, const psf_opts *o) {
     if (o->across > 0)
         return o->across;
     if (nssp > MANY)
-        return (int)ceil(sqrt(2) * nssp);
-    const int per_pitch = (LEAST_ACROSS + nssp - 1) / nssp;
+        return (int)ceil(sqrt(2) * nssp) + (o->square ? 1 : 0);
+    const int least = o->square ? LEAST_SQUARE : LEAST_ACROSS;
+    const int per_pitch = (least + nssp - 1) / nssp;
     /* a square lattice takes many places within the cells of the actuators by its own step */
     return nssp * (per_pitch > 2 ? per_pitch : 2) + (o->square ? 1 : 0);
 }

@@ -197,6 +197,8 @@ typedef struct { /* a mirror, its imager, and matrices on both sides */
     float *pair, *dpair;               /* the same of single pairs */
 } mirror;
 
+static bool square; /* the lattice of points of the next mirror */
+
 static void mirror_open(int nssp, double obs, double coupling, int k, psf_average_kind average,
                         int all_pairs, mirror *f) {
     static const double lambda[] = {2.2e-6, 1.65e-6}, box[] = {CASE_ARCSEC(0.1)};
@@ -211,6 +213,7 @@ static void mirror_open(int nssp, double obs, double coupling, int k, psf_averag
                         .phase = true,
                         .average = average,
                         .all_pairs = all_pairs,
+                        .square = square,
                         .crop = 32};
     const double *x, *y;
     psf_fit_model fitted;
@@ -390,6 +393,9 @@ static void test_pairs(void **state) {
     check_pairs(7, 0.3, 0.2, 4, PSF_AVERAGE_EXACT, 0);
     check_pairs(10, 0, 0.6, 3, PSF_AVERAGE_MEAN, 0);
     check_pairs(7, 0, 0.3, 2, PSF_AVERAGE_EXACT, 100);
+    square = true;
+    check_pairs(5, 0.3, 0.2, 3, PSF_AVERAGE_EXACT, 200);
+    square = false;
     if (getenv("MOAO_TEST_SMALL") == NULL) {
         check_pairs(16, 0.14, 0.1, 5, PSF_AVERAGE_MEAN, 0);
         check_pairs(51, 0.28, 0.2, 2, PSF_AVERAGE_EXACT, 3000);
