@@ -177,13 +177,14 @@ void psf_aim(psf *p, const double dir[2]) {
         const double unit = 1 / (sqrt(2.0) * m->x0), half = 0.5 * p->n * p->pitch;
         for (int j = 0; j < p->lattice; j++)
             for (int a = 0; a < side; a++) {
-                int even[2], odd[2];
-                place_of(j, 0, even);
-                place_of(j, 1, odd);
+                int even[2], odd[2], row[2];
+                place_of(0, j, p->shift, row);
+                place_of(j, 0, p->shift, even);
+                place_of(j, 1, p->shift, odd);
                 const double at = (a - 0.5 * m->n) * m->pitch;
                 const double x = dir[0] * m->altitude - half - at,
                              y = dir[1] * m->altitude - half - at;
-                m->if_y[j * side + a] = exp(-pow(unit * (y + 0.25 * p->h * (4 * j + 1)), 2));
+                m->if_y[j * side + a] = exp(-pow(unit * (y + 0.25 * p->h * row[1]), 2));
                 m->if_x[0][j * side + a] = exp(-pow(unit * (x + 0.25 * p->h * even[0]), 2));
                 m->if_x[1][j * side + a] = exp(-pow(unit * (x + 0.25 * p->h * odd[0]), 2));
             }
@@ -278,7 +279,7 @@ static psf_strip influence_of_all(const psf *p, int j, double *out) {
         const psf_mirror *m = &p->mirror[k];
         const int side = m->n + 1;
         for (int i = 0; i < s.n; i++) {
-            const double *along = m->if_x[j & 1] + p->point_column[s.first + i] * side;
+            const double *along = m->if_x[j & p->shift] + p->point_column[s.first + i] * side;
             double *to = out + (size_t)i * (size_t)s.nact + (size_t)m->first;
             for (int b = 0; b < m->nact; b++)
                 to[b] = along[m->place[b] % side] * m->if_y[j * side + m->place[b] / side];
