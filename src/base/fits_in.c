@@ -253,14 +253,6 @@ bool fits_key_number(fitsfile *f, const char *key, double *v) {
     return decimal_read(value, v);
 }
 
-bool fitsin_has_key(fitsin *in, const char *key) {
-    char card[FLEN_CARD];
-    int err = 0;
-    fits_read_card(in->f, key, card, &err);
-    fits_clear_errmsg();
-    return err == 0;
-}
-
 void fitsin_key_text(fitsin *in, const char *key, char *out, size_t size) {
     char *value = NULL;
     int err = 0;

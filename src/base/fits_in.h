@@ -52,8 +52,6 @@ const char *fits_cards_wrong(int fd, uint64_t size);
 /* Number of a keyword of the current header; false where there is none, or another value. cfitsio's
  * own conversion writes beyond a buffer of its own when a value is not a number and long. */
 bool fits_key_number(fitsfile *f, const char *key, double *v);
-/* Whether the header of the current table has a keyword. */
-bool fitsin_has_key(fitsin *in, const char *key);
 /* Text of a keyword of the current table; "" where there is none, cut to `size` bytes. */
 void fitsin_key_text(fitsin *in, const char *key, char *out, size_t size);
 

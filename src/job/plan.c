@@ -41,12 +41,13 @@ static bool fp16_columns(const request *q, bool gpu) {
  * an exposure of one target in double precision; their checks take MACHINE_FP16_CHECK for each
  * reconstructor, and a sample one. */
 static bool mixed_pays(const request *q) {
-    const double m = (double)q->s->m, nt = q->s->ntarget, ntor = q->a->ntor, ne = q->a->nexposure,
-                 samples = ntor + (ne - ntor) / q->par->compute_mixed_samples;
+    const double m = (double)q->s->m, ntor = q->a->ntor, ne = q->a->nexposure,
+                 nt = q->s->fit.ndir > 0 ? 1 : q->s->ntarget, /* one W for all */
+        samples = ntor + (ne - ntor) / q->par->compute_mixed_samples;
     const double saved = nt * ne * (1 - 1.0 / MACHINE_FP16_EXPOSURE) +
                          2 * nt * ntor * (1 - 1.0 / MACHINE_FP16_SOLVE) -
                          MACHINE_FP16_CHECK * ntor - samples;
-    return saved * q->s->dm.nact * m * m >=
+    return saved * sys_commands(q->s) * m * m >=
            fmax(q->par->compute_auto_saves, 0) * MACHINE_EFFICIENCY * MACHINE_GPU_RATE;
 }
 
@@ -344,6 +345,8 @@ static void count_work(const request *q, plan *p) {
     p->flops[STAGE_SETUP] = v * v * t + v * v * v / 3 + 2 * v * v * t;
     if (p->way != COMMAND_MATRIX)
         p->flops[STAGE_SETUP] += 2 * v * v * v / 3;
+    if (s->fit.phase)
+        p->flops[STAGE_SETUP] = fit_flops(s, o);
     if (o->budget)
         p->flops[STAGE_SETUP] += mirror_budget_flops(s, o);
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;

@@ -4,7 +4,7 @@
 
 #include "base/progress.h"
 #include "field/field.h"
-#include "matrix_file.h" /* maps_write_matrix, maps_matrix_open */
+#include "matrix_file.h" /* maps_matrix_open */
 #include "moao/status.h"
 #include "params/params.h"
 #include "psf/psf.h"

@@ -80,14 +80,3 @@ status maps_matrix_close(matrix_file *f, bool keep) {
     free(f);
     return st;
 }
-
-status maps_write_matrix(const char *dir, const char *name, const char *unit, const char *title,
-                         const double *a, size_t rows, size_t cols, size_t ld) {
-    matrix_file *f;
-    status st = maps_matrix_open(dir, name, unit, title, rows, cols, &f);
-    if (st != MOAO_OK)
-        return st;
-    st = maps_matrix_columns(f, 0, cols, a, ld);
-    status closed = maps_matrix_close(f, st == MOAO_OK);
-    return st != MOAO_OK ? st : closed;
-}

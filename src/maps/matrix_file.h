@@ -18,8 +18,4 @@ status maps_matrix_columns(matrix_file *f, size_t j0, size_t nj, const double *a
 /* Makes the file appear, or removes it unless `keep`. f is freed; NULL is fine. */
 status maps_matrix_close(matrix_file *f, bool keep);
 
-/* All at once. */
-status maps_write_matrix(const char *dir, const char *name, const char *unit, const char *title,
-                         const double *a, size_t rows, size_t cols, size_t ld);
-
 #endif
