@@ -229,7 +229,7 @@ wheel: all to-install
 	+$(Q)$(staged) && $(PYTHON) packaging/make_wheel.py --tree $(stage) --prefix /usr -o $(DIST)
 deb: all to-install
 	$(call say,DEB,dist)
-	+$(Q)$(staged) && packaging/make_deb.sh $(abspath $(stage)) $(shell cat VERSION) $(DIST)
+	+$(Q)$(staged) && packaging/make_deb.sh $(abspath $(stage)) $(shell cat VERSION) $(DIST) $(COMPRESS)
 
 clean:
 	rm -rf build demo-out dist

@@ -1,8 +1,9 @@
 #!/bin/sh
-# A package of Debian from what `make install prefix=/usr DESTDIR=TREE` left: packaging/make_deb.sh TREE VERSION [DIR]  (make deb)
+# A package of Debian from what `make install prefix=/usr DESTDIR=TREE` left: packaging/make_deb.sh TREE VERSION [DIR [xz|gzip]]  (make deb)
 # Depends on the libraries that the program is linked to (dpkg-shlibdeps), on Open MPI's programs and Python's numpy and astropy.
 set -eu
-tree=$1 version=$2 out=${3:-dist}
+tree=$1 version=$2 out=${3:-dist} how=${4:-xz}
+[ "$how" = xz ] && level=6 || level=1 # gzip is for tests
 for p in dpkg-deb dpkg-shlibdeps; do
     command -v $p >/dev/null 2>&1 || { echo "make_deb: $p not found: scripts/install-deps.sh --package" >&2; exit 2; }
 done
@@ -33,5 +34,5 @@ Description: simulator of multi-object adaptive optics
  of wavefront-sensor slopes, on MPI ranks.
 END
 mkdir -p "$out"
-dpkg-deb --root-owner-group -Zxz -z4 --build "$tree" "$out/moao_${version}_$arch.deb" >/dev/null
+dpkg-deb --root-owner-group -Z"$how" -z$level --build "$tree" "$out/moao_${version}_$arch.deb" >/dev/null
 echo "$out/moao_${version}_$arch.deb ($(du -k "$out/moao_${version}_$arch.deb" | cut -f1) kB)"

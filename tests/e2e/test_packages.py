@@ -33,7 +33,7 @@ class Packages(unittest.TestCase):
     def make(self, target):
         self.dir = tempfile.mkdtemp(prefix="moao-package-")
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
-        self.good("make", "-C", ROOT, "--no-print-directory", target, "DIST=" + self.dir, *as_built())
+        self.good("make", "-C", ROOT, "--no-print-directory", target, "DIST=" + self.dir, "COMPRESS=gzip", *as_built())
         made, = glob.glob(self.dir + "/moao*")
         return made
 
