@@ -22,8 +22,8 @@
     56 /* with products in FP16 1/128: W then needs one refinement at most                         \
         */
 /* |B0 - W Cmm0| / |B0| of a W that is refined, at most: images of the residual phase, which feel it
- * in first order, change by less than that; a factor in split FP16 leaves 8e-5. */
-#define FACTOR_REFINED 4e-5
+ * in first order, change by less than that; a factor in split FP16 leaves 5e-5 to 8e-5. */
+#define FACTOR_REFINED 2e-5
 typedef struct {
     int level;
     int turns;   /* how often a smaller tolerance was taken */
