@@ -193,6 +193,16 @@ class Run:
         return float(self.header.get("ZENITH", 0))
 
     @property
+    def pupil(self):
+        """What of the telescope is lit, a dict: `area` [m2] collects the light; `peak`, what a Strehl ratio is to be multiplied by to
+        be relative to the clear annulus of `diameter` [m] and `obscuration`. Files of earlier versions have the annulus."""
+        h = self.header
+        annulus = np.pi / 4 * h["TELDIAM"] ** 2 * (1 - h["OBSCUR"] ** 2)
+        words = {"angle": "PUPANGLE", "segments": "NSEGMENT", "piston": "SEGPIST", "tiptilt": "SEGTILT"}
+        return {"diameter": h["TELDIAM"], "obscuration": h["OBSCUR"], "area": h.get("PUPAREA", annulus), "peak": h.get("PUPPEAK", 1.),
+                **{name: h[key] for name, key in words.items() if key in h}}
+
+    @property
     def r0(self):
         """r0 of each exposure [m] at 500 nm along the line of sight."""
         return np.asarray(self.exposures["R0"], float)

@@ -19,6 +19,7 @@ from test_truth import case, layers, run, strehl
 from truth_reference import Truth
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
+import moao as results  # noqa: E402
 from moao.psf import pupil_area  # noqa: E402
 
 SPIDERS = {"number": 3, "width": 0.12, "angle": 20, "offset": [0.1, 0.1, -0.2]}
@@ -65,6 +66,8 @@ class Pupil(unittest.TestCase):
         u = lit(x, y, SPIDERS)
         self.assertAlmostEqual(head["PUPAREA"], u.sum() * (D / 1600) ** 2, delta=5e-3)
         self.assertAlmostEqual(head["PUPPEAK"], (u.sum() / inside(x, y).sum()) ** 2, delta=1e-3)
+        of_python = results.open(r.dir).pupil
+        self.assertEqual((of_python["area"], of_python["peak"], of_python["angle"]), (head["PUPAREA"], head["PUPPEAK"], 0))
         self.assertAlmostEqual(pupil_area(head), head["PUPAREA"], delta=5e-3)
         for i, wavelength in enumerate((1.0e-6, 2.2e-6)):
             theta = (np.arange(64) - 32) * pixel[i]
