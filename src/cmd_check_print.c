@@ -400,6 +400,11 @@ static void print_noise(const sys *s, const profile *p) {
         printf("%8d        %-14.14s %-13.13s %9s %13s %11s\n", w, s->sensors[w].name, light,
                photons, spot, noise);
     }
+    for (int w = 0; w < s->nsensor && w < MOST_SENSORS; w++)
+        if (s->sensors[w].noise.corrected && !(s->sensors[w].noise.core > 0))
+            printf("%8sspot of %d: as without correction; a run finds the Strehl ratio of a "
+                   "subaperture\n",
+                   "", w);
     printf("%8smagnitude and band, or photons/m2/s; photo-electrons per subaperture and\n"
            "%8sframe; FWHM, rms noise for r0 %.3f m\n",
            "", "", p->r0);

@@ -3,7 +3,7 @@
 #include "base/comm.h"
 #include "base/stop.h"
 #include "job/launch.h"
-#include "job/run.h"
+#include "job/spots.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +71,6 @@ int cmd_run(int argc, char **argv) {
     status joined = comm_init(MPI_COMM_WORLD, &c);
     st = joined != MOAO_OK ? joined : comm_agree(&c, st);
     if (st == MOAO_OK)
-        st = run_all(&c, &cl);
+        st = spots_run(&c, &cl);
     return command_end(&c, &cl, st);
 }

@@ -386,8 +386,9 @@ static void guidestar_cells(fitsout *o, const maps_data *m, const profile *first
                 {16, noise.across},
                 {17, noise.along},
                 {21, noise.raised},
-                {22, g->noise.frame_time},
-                {23, sys_delay_of(s, g)}};
+                {22, g->noise.corrected ? g->noise.core : NAN},
+                {23, g->noise.frame_time},
+                {24, sys_delay_of(s, g)}};
     fitsout_cell_text(o, 1, w + 1, g->name);
     fitsout_cell_text(o, 2, w + 1, g->lgs ? "LGS" : "NGS");
     fitsout_cell_text(o, 19, w + 1, by_magnitude(g) ? band_of(g) : "");
@@ -426,6 +427,7 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
         {"BAND", "9A", "", "of MAGNITUD; published: one constant for all"},
         {"ZEROPHOT", "1D", "ph m-2 s-1", "of magnitude 0 in the sensor's band"},
         {"RAISED", "1D", "", "slopes whose noise is raised to the floor, of all"},
+        {"SPOTSR", "1D", "", "Strehl of a subaperture, of corrected spots"},
         {"FRAMETIM", "1D", "s", "time of a frame, of which are PHOTONS"},
         {"DELAY", "1D", "s", "from a frame's middle to the mirror's shape"},
         {"RA", "1D", "deg", "ICRS"},

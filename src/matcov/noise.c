@@ -9,6 +9,7 @@ typedef struct {
     double across, along; /* FWHM of the spot across and along its elongation [arcsec] */
     double angle;         /* of the elongation in the sensor's axes [rad] */
     double kept;          /* share of the light within the field stop */
+    double read;          /* width that read-out noise counts [arcsec]; 0: across and along */
 } spot;
 
 /* Width of a point's image in a subaperture (FWHM) [arcsec]. */
@@ -21,6 +22,24 @@ static double image_width(const sys *s, const sensor *o, double r0) {
     const double diffraction = ARCSEC_PER_RAD * n->wavelength * o->nssp / s->diameter;
     return sqrt(seeing * seeing + diffraction * diffraction +
                 formula_pixel_width(n->pixel * ARCSEC_PER_RAD));
+}
+
+/* A spot with a share of its light in a core without seeing: widths of the Gaussian spot whose
+ * centroid has the same information (Cramer and Rao), from photons sum of share/e^2, in white noise
+ * sum of share^2/e^4. Model section 5. */
+static void correct_spot(const sys *s, const sensor *o, spot *p) {
+    const sensor_noise *n = &o->noise;
+    const double field = n->field_stop * ARCSEC_PER_RAD, core = n->core;
+    const double diffraction = ARCSEC_PER_RAD * n->wavelength * o->nssp / s->diameter;
+    const double narrow =
+        sqrt(diffraction * diffraction + formula_pixel_width(n->pixel * ARCSEC_PER_RAD));
+    double wide = p->across, halo = 1 - core;
+    if (n->field_stop > 0)
+        halo *= pow(formula_stop(field, &wide), 2);
+    p->kept = core + halo;
+    const double in_core = core / p->kept, in_halo = halo / p->kept;
+    p->across = p->along = 1 / sqrt(in_core / (narrow * narrow) + in_halo / (wide * wide));
+    p->read = pow(pow(in_core / (narrow * narrow), 2) + pow(in_halo / (wide * wide), 2), -0.25);
 }
 
 /* (x, y): registered position of the subaperture's centre [m]. */
@@ -37,7 +56,9 @@ static spot spot_of(const sys *s, const sensor *o, double r0, double x, double y
         p.across = hypot(p.across, width);
         p.along = hypot(p.across, elongation);
     }
-    if (n->field_stop > 0) {
+    if (n->corrected) {
+        correct_spot(s, o, &p);
+    } else if (n->field_stop > 0) {
         const double field = n->field_stop * ARCSEC_PER_RAD;
         p.kept = formula_stop(field, &p.along) * formula_stop(field, &p.across);
     }
@@ -57,6 +78,9 @@ static void noise_of(const sys *s, const sensor *o, double r0, double x, double 
     double c = o->lgs ? cos(p.angle) : 1.0, e = o->lgs ? sin(p.angle) : 0.0;
     double va = formula_spot_variance(flux, photons, each, pixel, p.along, p.across);
     double vc = formula_spot_variance(flux, photons, each, pixel, p.across, p.along);
+    if (p.read > 0)
+        va = vc = formula_spot_variance(flux, photons, 0, pixel, p.across, p.across) +
+                  formula_spot_variance(flux, 0, each, pixel, p.read, p.read);
     v[0] = c * c * va + e * e * vc;
     v[1] = e * e * va + c * c * vc;
     v[2] = c * e * (va - vc);

@@ -53,7 +53,10 @@ static void set_noise(const sensor_params *p, double diameter, sensor_noise *n) 
         .t_atm = lgs ? p->atm_transmission : 1,
         .lgs_width = lgs ? p->lgs_width : 0,
         .lgs_depth = lgs ? p->lgs_depth : 0,
-        .full_spot = p->spot == SPOT_FULL || (p->spot == SPOT_AUTO && p->slope == SLOPE_GRADIENT),
+        .corrected = !lgs && p->spot == SPOT_CORRECTED,
+        .core = !lgs && params_given(p->spot_strehl) ? p->spot_strehl : 0,
+        .full_spot = p->spot == SPOT_FULL || p->spot == SPOT_CORRECTED ||
+                     (p->spot == SPOT_AUTO && p->slope == SLOPE_GRADIENT),
         .field_stop = params_given(p->field_stop) ? p->field_stop : 0,
         .tiptilt = lgs && params_given(p->tiptilt_variance) ? p->tiptilt_variance : -1,
         .tiptilt_factor = lgs ? p->tiptilt_factor : 0,

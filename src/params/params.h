@@ -76,9 +76,9 @@ enum { SLOPE_GRADIENT, SLOPE_POINTS };               /* sensors[].slope */
 /* sensors[].band: its words after `auto` are those of photometry.h; sensors[].photometry */
 enum { BAND_AUTO };
 enum { PHOTOMETRY_AUTO, PHOTOMETRY_BANDS, PHOTOMETRY_PUBLISHED };
-enum { SPOT_AUTO, SPOT_FULL, SPOT_SEEING };      /* sensors[].spot */
-enum { WEIGHTING_ENERGY, WEIGHTING_UNIFORM };    /* psf.weighting */
-enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU }; /* compute.backend */
+enum { SPOT_AUTO, SPOT_FULL, SPOT_SEEING, SPOT_CORRECTED }; /* sensors[].spot */
+enum { WEIGHTING_ENERGY, WEIGHTING_UNIFORM };               /* psf.weighting */
+enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU };            /* compute.backend */
 /* compute.precision */
 enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED, PRECISION_PARAM_AUTO };
 /* compute.factor, compute.product; compute.format stands for both, and is FORMAT_NONE after loading

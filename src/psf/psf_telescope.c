@@ -315,9 +315,30 @@ int telescope_planes(const psf *p, const sys *s) {
                : 1;
 }
 
-status telescope_init(psf *p, const sys *s) {
+/* In its place that of a square of side `side` [pixels of the grid]. */
+static void square_init(psf *p, double side) {
+    const size_t plane = (size_t)p->P * (size_t)(2 * p->P - 1);
+    double sum = 0;
+    for (int u = 0; u < p->P; u++) {
+        p->vmax[u] = u < side ? (int)fmin(ceil(side) - 1, p->P - 1) : 0;
+        for (int v = 0; v < p->P; v++) {
+            const double t = hypot(u, v) < p->P ? fmax(0, 1 - u / side) * fmax(0, 1 - v / side) : 0;
+            p->tel[at_of(p, u, v)] = p->tel[at_of(p, u, -v)] = t;
+            sum += t * (u == 0 ? 1 : 2) * (v == 0 ? 1 : 2);
+        }
+    }
+    for (size_t i = 0; i < plane; i++)
+        p->tel[i] /= sum;
+    for (int k = 1; k < p->ntel; k++)
+        memcpy(p->tel + (size_t)k * plane, p->tel, plane * sizeof *p->tel);
+}
+
+status telescope_init(psf *p, const sys *s, double square) {
     annulus_init(p, s->obs);
-    return s->pupil != NULL ? shape_init(p, s) : MOAO_OK;
+    const status st = s->pupil != NULL ? shape_init(p, s) : MOAO_OK;
+    if (square > 0)
+        square_init(p, square / p->pixel);
+    return st;
 }
 
 /* --- the mean of (r'^2 - r^2)^2 over the pairs of a separation */

@@ -42,6 +42,8 @@ typedef struct { /* noise of one sensor, as given by the parameters */
     double t_atm;      /* LGS: transmission of the atmosphere [1] */
     double lgs_width;  /* LGS: spot's width [rad] */
     double lgs_depth;  /* LGS: depth of the layer at zenith [m] */
+    bool corrected;    /* NGS: spots of a core without seeing and a halo of a full spot */
+    double core;       /* of those: share of the light in the core */
     bool full_spot;    /* spots of seeing, diffraction and pixel, else of the seeing alone */
     double field_stop; /* side of a subaperture's field [rad]; 0: without end */
     double launch[2];  /* LGS: launch point in the pupil frame [m] */
