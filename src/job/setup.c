@@ -110,7 +110,7 @@ void params_psf_opts(const params *par, psf_opts *o) {
                    .lambda = par->images.lambda,
                    .width = par->images.width,
                    .band_wavelengths = par->psf_band_wavelengths,
-                   .square = params_given(par->psf_square) ? par->psf_square : 0,
+                   .subaperture = params_given(par->psf_subaperture) ? par->psf_subaperture : 0,
                    .nbox = par->psf_ee_boxes.n,
                    .box = par->psf_ee_boxes.v,
                    .oversampling = par->psf_oversampling > 0 ? par->psf_oversampling : OVERSAMPLING,

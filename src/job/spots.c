@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ITERATIONS = 2 };
+enum { LEAST = 2, MOST = 4 }; /* passes */
+#define SETTLED 0.01          /* relative change of a Strehl ratio */
 
 typedef struct {
     const comm *c;
@@ -93,7 +94,7 @@ static void add_stars(words *w, const spots *k, int nssp) {
     text_add(&t, "psf.wavelengths=[%s]", waves.s != NULL ? waves.s : "");
     words_add(w, &t);
     if (nssp > 1) /* a single subaperture is the pupil */
-        text_add(&t, "psf.square=%.17g", par->telescope_diameter / nssp);
+        text_add(&t, "psf.subaperture=%.17g", par->telescope_diameter / nssp);
     if (nssp > 1)
         words_add(w, &t);
     static const char *const fixed[] = {"output.psf=none", "output.budget=none",
@@ -200,16 +201,27 @@ static void tell(const spots *k, int pass) {
 }
 
 static status find(spots *k) {
+    const size_t n = (size_t)k->par.sensors.n;
+    double *before = NULL;
     bool found;
     status st;
     TRY(take_earlier(k, &found));
-    for (int pass = 0; pass < ITERATIONS && !found; pass++) {
+    TRY(comm_agree(k->c, ALLOC(before, n, "spots")));
+    for (int pass = 0; pass < MOST && !found; pass++) {
+        bool settled = pass + 1 >= LEAST;
+        memcpy(before, k->strehl, n * sizeof *before);
         for (int w = 0; w < k->par.sensors.n; w++)
             if (is_first(&k->par, w))
                 TRY(one_pass(k, k->par.sensors.v[w].nssp));
         tell(k, pass);
+        for (size_t i = 0; i < n; i++)
+            if (!isnan(k->strehl[i]))
+                settled = settled && fabs(k->strehl[i] - before[i]) <= SETTLED * before[i];
+        if (settled)
+            break;
     }
 done:
+    free(before);
     return st;
 }
 

@@ -7,8 +7,8 @@
 #include "job/cmdline.h"
 
 /* Collective. run_all; where sensors have corrected spots whose Strehl ratio is not given, after it
- * is found: two runs, each with the noise that the one before gives, of the sensors' stars as
- * targets, with images of a subaperture at the sensors' wavelengths, under the first profile, in
+ * is found: two to four runs, each with the noise that the one before gives, of the sensors' stars
+ * as targets, with images of a subaperture at the sensors' wavelengths, under the first profile, in
  * the folder's name with -spots behind. A resumed run takes the ratios that it had. */
 status spots_run(const comm *c, const cmdline *cl);
 

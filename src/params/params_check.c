@@ -305,11 +305,12 @@ status params_check(params_loader *l) {
                               "psf.residual=phase");
     TRY(params_check_correctors(l));
     TRY(check_fit(par, l->root));
-    if (params_given(par->psf_square) && !(par->psf_square <= 0.7 * par->telescope_diameter))
-        return yaml_tree_fail(param_node(l->root, "psf.square"), "psf.square",
+    if (params_given(par->psf_subaperture) &&
+        !(par->psf_subaperture <= 0.7 * par->telescope_diameter))
+        return yaml_tree_fail(param_node(l->root, "psf.subaperture"), "psf.subaperture",
                               "%.4g m, a square that does not lie in the pupil of %.4g m; expected "
                               "0.7 of it at most",
-                              par->psf_square, par->telescope_diameter);
+                              par->psf_subaperture, par->telescope_diameter);
     if (par->psf_oversampling == 1)
         return yaml_tree_fail(param_node(l->root, "psf.oversampling"), "psf.oversampling",
                               "1 is too coarse, expected 2 to 16, or 0: as many as are needed");

@@ -222,7 +222,7 @@ status psf_init(const sys *s, const psf_opts *o, psf **out) {
         p->kernel[i + p->reach] = sqrt(M_PI) * p->x0 / p->pitch * exp(-t * t);
     }
     TRY(psf_errors_init(p, s, o));
-    TRY(telescope_init(p, s, o->square));
+    TRY(telescope_init(p, s, o->subaperture));
     TRY(psf_map_init(p, o->map, s));
     TRY(plans_init(p));
     TRY(psf_average_init(p, s, o->weighted));

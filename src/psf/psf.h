@@ -49,7 +49,7 @@ typedef struct { /* what the parameters ask for */
     int across;           /* of `phase`: rows of points across the pupil, 0: by the mirror's size */
     const double *width;  /* [nlambda] of the band around lambda [m], 0: none; NULL: none of all;
                              borrowed */
-    double square;        /* side of a square pupil in place of the telescope's [m], 0: none */
+    double subaperture;   /* side of a square pupil in place of the telescope's [m], 0: none */
     int band_wavelengths; /* that images of a band are the sum of */
 } psf_opts;
 

@@ -146,8 +146,8 @@ status psf_map_init(psf *p, const psf_map *m, const sys *s);
 #define TELESCOPE_CELLS 1024                        /* across the pupil, at least */
 size_t telescope_bytes(const psf *p, const sys *s); /* while it is made, of a pupil's cells */
 int telescope_planes(const psf *p, const sys *s);
-/* square: side of a square pupil in its place [m], 0: none. */
-status telescope_init(psf *p, const sys *s, double square);
+/* subaperture: side of a square pupil in its place [m], 0: none. */
+status telescope_init(psf *p, const sys *s, double subaperture);
 /* Mean of (r'^2 - r^2)^2 over the pairs of points of a pupil and variance of r^2, r in units of its
  * radius: [P][P], one quadrant. */
 status telescope_radii(const psf *p, const pupil *shape, double *mean, double *variance);

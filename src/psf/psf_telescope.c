@@ -333,11 +333,11 @@ static void square_init(psf *p, double side) {
         memcpy(p->tel + (size_t)k * plane, p->tel, plane * sizeof *p->tel);
 }
 
-status telescope_init(psf *p, const sys *s, double square) {
+status telescope_init(psf *p, const sys *s, double subaperture) {
     annulus_init(p, s->obs);
     const status st = s->pupil != NULL ? shape_init(p, s) : MOAO_OK;
-    if (square > 0)
-        square_init(p, square / p->pixel);
+    if (subaperture > 0)
+        square_init(p, subaperture / p->pixel);
     return st;
 }
 

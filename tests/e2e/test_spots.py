@@ -1,8 +1,9 @@
-"""spot: corrected, whose core follows from the run's own residual; psf.square, the images of a subaperture.
+"""spot: corrected, whose core follows from the run's own residual; psf.subaperture, the images of a subaperture.
 
 timeout: 120
 """
 import os
+import re
 import sys
 import tempfile
 import unittest
@@ -61,11 +62,12 @@ class Spots(unittest.TestCase):
         """The ratio that is used is that of the star's subaperture under the noise that it gives: once more changes it little."""
         s = self.stars["SPOTSR"][1]
         self.assertTrue(np.isnan(self.stars["SPOTSR"][0]) and 0.05 < s < 0.95, s)
-        again = self.strehl("again", STARS, "psf.wavelengths=[1.65]", "psf.square=%g" % (D / 2), "psf.oversampling=8", "sensors.low.spot_strehl=%.4f" % s)
+        again = self.strehl("again", STARS, "psf.wavelengths=[1.65]", "psf.subaperture=%g" % (D / 2), "psf.oversampling=8", "sensors.low.spot_strehl=%.4f" % s)
         self.assertLess(abs(again / s - 1), 0.01)
-        first = self.strehl("first", STARS, "psf.wavelengths=[1.65]", "psf.square=%g" % (D / 2), "psf.oversampling=8", "sensors.low.spot_strehl=0")
+        first = self.strehl("first", STARS, "psf.wavelengths=[1.65]", "psf.subaperture=%g" % (D / 2), "psf.oversampling=8", "sensors.low.spot_strehl=0")
         self.assertIn("pass 1: Strehl ratio %.4f of a subaperture at 1.65 um, of low" % first, self.said)
-        self.assertIn("pass 2: Strehl ratio %.4f" % s, self.said)
+        last = re.findall(r"pass (\d): Strehl ratio ([\d.]+)", self.said)[-1]
+        self.assertTrue(2 <= int(last[0]) <= 4 and abs(float(last[1]) - s) < 1e-9, last)
 
     def test_noise(self):
         """Variances of core and halo add as information: photons by share/e^2, read-out noise by its square."""
@@ -84,7 +86,7 @@ class Spots(unittest.TestCase):
         self.assertAlmostEqual((given[1] - given[0]) / (full[1] - full[0]), 1 / ((0.3 * halo / core) ** 2 + 0.7 ** 2), 6)
 
     def test_subaperture(self):
-        """psf.square: the Strehl ratio of a square is the mean of exp(-D/2) over it, which the telescope's images have too."""
+        """psf.subaperture: the Strehl ratio of a square is the mean of exp(-D/2) over it, which the telescope's images have too."""
         words = (STARS, "psf.wavelengths=[1.65]", "sensors.low.spot_strehl=0.3", "psf.oversampling=8", "psf.average=mean")
         perfect = ("atmosphere.profiles[0].r0=60 m", "sensors.high.noise_variance=0", "sensors.low.spot=full", "sensors.low.noise_variance=0")
         otf = []
@@ -98,8 +100,8 @@ class Spots(unittest.TestCase):
         weight = np.maximum(0, 1 - abs(rho) / (D / 3))
         weight = weight[:, None] * weight
         want = (weight * otf[0] / otf[1])[weight > 0].sum() / weight.sum()
-        self.assertLess(abs(self.strehl("square", *words, "psf.square=%.17g" % (D / 3)) / want - 1), 2e-3)
-        self.assertIn("does not lie in the pupil", self.moao("check", "case.yaml", "psf.square=3.9", code=2).stderr)
+        self.assertLess(abs(self.strehl("square", *words, "psf.subaperture=%.17g" % (D / 3)) / want - 1), 2e-3)
+        self.assertIn("does not lie in the pupil", self.moao("check", "case.yaml", "psf.subaperture=3.9", code=2).stderr)
 
     def test_going_on(self):
         """A run that goes on has the ratios that it had; given ones are taken; check says that a run finds them."""
