@@ -207,8 +207,8 @@ void param_table_suggest(const param_table *t, const char *group, const char *ke
     if (*out != '\0')
         return;
     for (int i = 0; i < t->n; i++) {
-        if (strcmp(t->fields[i].key, key) == 0 && best > 0) {
-            param_field_path(&t->fields[i], nearest); /* right name, elsewhere */
+        if (strcmp(t->fields[i].key, key) == 0 && best > 1) {
+            param_field_path(&t->fields[i], nearest); /* right name, elsewhere: the first */
             best = 1;
         }
         if (!next_level(&t->fields[i], group, level))
