@@ -17,10 +17,8 @@
  * factor is compressed, of each tile a part of Frobenius norm noise 2^(-level / FACTOR_OCTAVE) may
  * be dropped, noise the least eigenvalue of a subaperture's noise. */
 #define FACTOR_OCTAVE 8
-#define FACTOR_LEVEL 24 /* at first: an eighth of the noise, */
-#define FACTOR_LEVEL_FP16                                                                          \
-    56 /* with products in FP16 1/128: W then needs one refinement at most                         \
-        */
+#define FACTOR_LEVEL 24      /* at first: an eighth of the noise, */
+#define FACTOR_LEVEL_FP16 40 /* with products in FP16 1/32: W is refined faster */
 /* |B0 - W Cmm0| / |B0| of a W that is refined, at most: images of the residual phase, which feel it
  * in first order, change by less than that; a factor in split FP16 leaves 5e-5 to 8e-5. */
 #define FACTOR_REFINED 2e-5

@@ -53,6 +53,28 @@ status fp16_right(product *base, backend_cov_target *target) {
     return st;
 }
 
+/* The same in double precision, and rounded to single. */
+static status right_double(fp16 *x, backend_cov_target *target) {
+    engine *e = x->base.e;
+    const int64_t v = x->v, t = e->t, m = e->m;
+    double *b = x->some[0];
+    status st = MOAO_OK;
+    for (int64_t j = 0, n; j < m; j += n) {
+        n = engine_width(e, j, m);
+        for (int d = 0; d < e->ndir; d++) {
+            if (j == 0 || e->ndir > 1)
+                TRY(engine_aim_right(e, target, d));
+            TRY(engine_fill_right(e, target, BACKEND_D, j, n, x->ctm64));
+            TRY(engine_gemm(e, 'N', 'N', v, n, t, 1.0, x->proj + d * v * t, v, x->ctm64, t, d > 0,
+                            b, v));
+        }
+        TRY(e->be->fp16->cast_to_single(e->ctx, v, n, b, v, x->b32 + j * v, v));
+    }
+    e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(v * m) * (double)(t * e->ndir);
+done:
+    return st;
+}
+
 status fp16_right_column(product *base, int64_t j, double *out) {
     fp16 *x = (fp16 *)base;
     const engine *e = base->e;
@@ -153,7 +175,8 @@ static status cast(fp16 *x, const double dir[2], const wrows *solved, const wrow
     backend_f16 *to = (backend_f16 *)(void *)w->w, *hi = to, *lo = to + fp16_w_size(x);
     status st;
     TRY(e->mat->aim(x->target, dir, false));
-    TRY(fp16_right(&x->base, x->target));
+    /* B0 W' stands for W Cmm0 W': entries in FP32 would be missing there */
+    TRY(right_double(x, x->target));
     TRY(keep_right(x));
     TRY(engine_gemm(e, 'N', 'N', v, nk, m, 1.0, solved->w, solved->ld, x->axes, m, 0.0, axes, v));
     TRY(fp16_exponent(x, BACKEND_D, v, m, solved->w, &x->ew[w->slot]));
