@@ -148,7 +148,7 @@ static void read_budget(int exposure, const char *target) {
     if (st != MOAO_OK)
         fuzz_check_message(st);
     for (long i = 0; i < BUDGET_TERMS + b.nstar && st == MOAO_OK; i++)
-        for (long t = 0; t < b.ntarget; t++)
+        for (long t = 0; t < b.ntarget && b.terms[i].mean != NULL; t++)
             sum += b.terms[i].mean[t] + b.terms[i].exposures[(t + 1) * b.nexposure - 1] +
                    (double)strlen(b.terms[i].name) + (double)strlen(b.names[t]);
     if (st == MOAO_OK && (b.ntarget < 1 || b.nexposure < 1 || b.nstar < 1 || sum == -1))
