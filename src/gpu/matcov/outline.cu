@@ -256,7 +256,7 @@ static __device__ __forceinline__ bool add_far(const gpu_outlines &p, const gpu_
     const bool near = r2 < l.near2;
     if (near != (job.table != NULL))
         add_table<SINGLE>(p, job, t, l, dx, dy, near ? -1.0 : 1.0, e);
-    if (!near && r2 < l.moments2)
+    if (!near && p.moments && r2 < l.moments2)
         add_moments(p, job, t, l, k, nk, dx, dy, e);
     return near;
 }
@@ -357,7 +357,7 @@ static __global__ __launch_bounds__(THREADS) void whole(const __grid_constant__ 
         unsigned todo =
             __ballot_sync(ALL, (int)(threadIdx.x % WARP) < n && sh[threadIdx.x % WARP].seen);
         if (job.table == NULL)
-            todo &= layers_near(around, sh, n, true);
+            todo &= layers_near(around, sh, n, p.moments);
         unsigned near = 0;
         for (; todo != 0 && mine; todo &= todo - 1) {
             const int l = __ffs(todo) - 1;

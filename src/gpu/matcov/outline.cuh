@@ -35,6 +35,7 @@ struct gpu_outlines {
     char part;
     float to_fp16; /* not 0: a is in FP16, of so many times the entries */
     bool half;     /* entries of two outlines count half, */
+    bool moments;  /* second moments beyond the outlines' reach */
     bool compact;  /* and rows are outlines, not subapertures */
     void *a;
     int64_t lda, i0, j0;

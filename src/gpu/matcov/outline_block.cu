@@ -15,6 +15,7 @@ gpu_cov_outlines gpu_cov_outlines_of(const backend_cov *c, const gpu_cov_set_dir
     q->gradients = c->gradients;
     q->aim = *aim;
     q->part = 'A';
+    q->moments = t == BACKEND_D || !c->difference;
     p.both = p.whole;
     p.type = t;
     return p;
