@@ -426,7 +426,7 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
         {"WAVELEN", "1D", "um", "of the sensor"},
         {"BAND", "9A", "", "of MAGNITUD; published: one constant for all"},
         {"ZEROPHOT", "1D", "ph m-2 s-1", "of magnitude 0 in the sensor's band"},
-        {"RAISED", "1D", "", "slopes whose noise is raised to the floor, of all"},
+        {"RAISED", "1D", "", "share of slopes with raised noise"},
         {"SPOTSR", "1D", "", "Strehl of a subaperture, of corrected spots"},
         {"FRAMETIM", "1D", "s", "time of a frame, of which are PHOTONS"},
         {"DELAY", "1D", "s", "from a frame's middle to the mirror's shape"},

@@ -117,7 +117,7 @@ class BadInput(unittest.TestCase):
                                ("magnitude: 11,", "mag: 11,", "sensors[1].mag: unknown key, did you mean magnitude?"),
                                ("altitude: 90 km", "altitude: 90 km, pixel_scale: 1", "sensors[3].pixel_scale: unknown key, did you mean pixel?"),
                                ("obscuration: 0.14", "ObscurationRatio: 0.14", "did you mean telescope.obscuration? (a fraction"),
-                               ("obscuration: 0.14", "spiders: 6", "unknown key, expected no such key: spiders are not modelled")):
+                               ("obscuration: 0.14", "spiders: 6", "telescope.spiders: not a mapping, expected key: value lines")):
             lines = self.lines(CASE.replace(old, new, 1))
             self.assertEqual(len(lines), 1, lines)
             self.assertIn(hint, lines[0])
