@@ -184,7 +184,8 @@ static void cut_edge(const sys *s, double d, piece e, double high, sink *to) {
         else if (t < high)
             cross[n++] = t;
     }
-    qsort(cross, (size_t)n, sizeof *cross, compare_numbers);
+    if (n > 1)
+        qsort(cross, (size_t)n, sizeof *cross, compare_numbers);
     cross[n++] = high;
     for (int i = 0; i < n; i++, lit = !lit) {
         e.to = cross[i];

@@ -10,7 +10,7 @@ static int opposite(const psf *p, int at) {
 
 /* Whether separation i stands for itself and the opposite one. */
 static bool is_kept(const psf *p, int i) {
-    return p->norm[i] > 0 && i <= opposite(p, i);
+    return i <= opposite(p, i) && p->norm[i] > 0;
 }
 
 static size_t planes(const psf *p) {

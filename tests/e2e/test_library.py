@@ -157,7 +157,7 @@ class Plugins(unittest.TestCase):
 
     def test_another_version(self):
         """A plugin is refused when any of its tables is longer or shorter, or one that it must have is missing."""
-        words = {"batch": "batched operations", "half": "operations on halves", "lowrank": "low-rank operations",
+        words = {"batch": "batched operations", "half": "operations on FP16 numbers", "lowrank": "low-rank operations",
                  "sparse": "products with sparse matrices", "matcov": "covariances", "psf": "PSFs", "group": "groups"}
         for off in (8, -8):
             self.assertRegex(self.gpu("backend", off),
