@@ -354,6 +354,7 @@ class Commands(Case):
         lines = lines.replace('"demo-out"', repr(self.out)).replace("75", "100").replace("exposure=3", "exposure=2")
         lines, cut = re.subn(r"^run\.psf_at\(.*\n", "", lines, flags=re.M)  # of a run with output.field: test_nodes
         self.assertEqual(cut, 1)
+        lines = lines.replace('"psf-at-target.fits"', repr(os.path.join(self.folder, "psf-at-target.fits")))
         space = {}
         exec(compile(lines.replace("201", "61"), "docs/python.md", "exec"), space)
         self.assertEqual(space["psf"].target, self.run_.target_index(10, -5))
