@@ -173,6 +173,7 @@ class Batches(Refusing):
         a[2] = 0
         u, v, rank = linalg.ara(a, 1e-6, most=9)
         self.assertEqual((u.shape, v.shape, list(rank)), ((3, 64, 9), (3, 50, 9), [5, 5, 0]))
+        self.assertEqual(list(linalg.ara(a, 1e-10)[2]), [5, 5, 0])
         error = np.linalg.norm(a - u @ v.transpose(0, 2, 1), axis=(1, 2))
         self.assertTrue((error <= 1e-6 * np.linalg.norm(a, axis=(1, 2))).all(), error)
         self.assertEqual(np.abs(u[:, :, 5:]).max(), 0)
