@@ -96,8 +96,8 @@ class Faults(unittest.TestCase):
             for rank in (0, 1):
                 with self.subTest(place=place, rank=rank):
                     name = "fail-%s-%d" % (place, rank)
-                    sampling = "targets.sampling=%s" % ("nodes" if place == "nodes" else "exact")
-                    run = self.start(name, sampling, env={"MOAO_FAULT": "%s:%d" % (place, rank)})
+                    few = ["targets.sampling=nodes", "targets.tolerance=0.05", "schedule.end=10 min"] if place == "nodes" else []
+                    run = self.start(name, *few, env={"MOAO_FAULT": "%s:%d" % (place, rank)})
                     self.assertEqual(run.wait(LIMIT), 1, run.text)
                     lines = [s for s in run.text.splitlines() if "injected fault" in s]
                     self.assertEqual(len(lines), 1, run.text)
