@@ -141,12 +141,7 @@ static status answer(const comm *c, setup *u, request *q) {
     float *images = NULL;
     status st;
     TRY(read_directions(q));
-    TRY(file_join(q->dir, "effective.yaml", &path));
-    const char *why = file_unreadable(path);
-    if (why != NULL)
-        TRY(status_fail(MOAO_INPUT,
-                        "%s: cannot be read (%s), expected the folder of a finished run",
-                        file_shown(path), why));
+    TRY(file_of_run(q->dir, "effective.yaml", "the folder of a finished run", &path));
     files[0] = path;
     TRY(setup_init(c, &cl, u));
     if (q->exposure > u->a.nexposure)

@@ -155,6 +155,17 @@ status file_join(const char *dir, const char *name, char **out) {
     return st;
 }
 
+status file_of_run(const char *dir, const char *name, const char *expected, char **out) {
+    status st;
+    TRY(file_join(dir, name, out));
+    const char *why = file_unreadable(*out);
+    if (why != NULL)
+        st = status_fail(MOAO_INPUT, "%s: cannot be read (%s), expected %s", file_shown(*out), why,
+                         expected);
+done:
+    return st;
+}
+
 status file_near_program(const char *relative, char **out) {
     char exe[PATH_MAX], *full = NULL;
     status st = MOAO_OK;

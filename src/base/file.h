@@ -28,6 +28,9 @@ const char *file_unreadable(const char *path);
 status file_near_program(const char *relative, char **out);
 /* "DIR/NAME" in new memory (*out, to free). */
 status file_join(const char *dir, const char *name, char **out);
+/* The same of a file that has to be there: MOAO_INPUT, naming what was `expected` of the folder,
+ * where it cannot be read. *out is to be freed after a failure, too. */
+status file_of_run(const char *dir, const char *name, const char *expected, char **out);
 /* Replace a path in memory by the same file's, whatever folder the program is started in later. */
 status file_make_absolute(char **path);
 /* Remove a file; fine when it is not there. A link is removed, not what it leads to. */

@@ -90,12 +90,7 @@ status field_file_open(const char *dir, const setup *u, field_file *file) {
     char *path = NULL;
     status st;
     *file = (field_file){0};
-    TRY(file_join(dir, "field.fits", &path));
-    const char *why = file_unreadable(path);
-    if (why != NULL)
-        TRY(status_fail(MOAO_INPUT,
-                        "%s: cannot be read (%s), expected a run with output.field: true",
-                        file_shown(path), why));
+    TRY(file_of_run(dir, "field.fits", "a run with output.field: true", &path));
     TRY(fitsin_open(&file->in, path));
     st = read_nodes(file, u);
 done:

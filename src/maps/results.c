@@ -37,12 +37,7 @@ status results_open(results *r, const char *dir) {
     char *path = NULL;
     status st;
     *r = (results){0};
-    TRY(file_join(dir, "maps.fits", &path));
-    const char *why = file_unreadable(path);
-    if (why != NULL)
-        TRY(status_fail(MOAO_INPUT,
-                        "%s: cannot be read (%s), expected the folder of a finished run",
-                        file_shown(path), why));
+    TRY(file_of_run(dir, "maps.fits", "the folder of a finished run", &path));
     TRY(fitsin_open(&r->in, path));
     TRY(rows_of(r, "EXPOSURES", &r->nexposure));
     TRY(read_wavelengths(r));

@@ -9,8 +9,7 @@ static int round_up(int n, int m) {
     return (n + m - 1) / m * m;
 }
 
-/* Smallest even number >= n whose prime factors are 2, 3, 5 and 7. */
-static int good_size(int n) {
+int psf_even_size(int n) {
     for (int m = n + n % 2;; m += 2) {
         int r = m;
         for (int f = 2; f <= 7; f += f == 2 ? 1 : 2)
@@ -48,7 +47,7 @@ static void set_sizes(psf *p, const sys *s, const psf_opts *o) {
     /* The influence function is taken as wide as it exceeds 1/1000 of its peak. */
     double width = 2 * p->x0 * sqrt(2 * log(1000)) / p->pixel;
     double least = fmax(o->span * p->P, 2.0 * p->P + width);
-    p->N = good_size((int)ceil(least * (1 - 1e-12)));
+    p->N = psf_even_size((int)ceil(least * (1 - 1e-12)));
     p->crop = o->crop == 0 || o->crop > p->N ? p->N : o->crop;
     p->ld = round_up(p->P, 8);
     p->nfreq = round_up(p->N / 2 + 1, PSF_BATCH);

@@ -189,4 +189,7 @@ typedef struct {
 } psf_layer;
 double psf_fwhm_of(psf *p, int n, const psf_layer *layer, int guess, double near, double peak);
 
+/* Smallest even number >= n whose prime factors are 2, 3, 5 and 7: a side of Fourier transforms. */
+int psf_even_size(int n);
+
 #endif

@@ -100,17 +100,6 @@ static double value_at(const transform *t, int x, int y) {
            ((double)side * (double)side);
 }
 
-static int even_size(int n) { /* with small prime factors */
-    for (int m = n + n % 2;; m += 2) {
-        int r = m;
-        for (int f = 2; f <= 7; f += f == 2 ? 1 : 2)
-            while (r % f == 0)
-                r /= f;
-        if (r == 1)
-            return m;
-    }
-}
-
 /* --- a pupil by its cells */
 
 typedef struct {
@@ -245,7 +234,7 @@ static status segments_init(psf *p, work *k) {
     transform one = {0}, own = {0}, damped_sum = {0};
     status st;
     const double far = count > 0 ? pupil_segment_radius(k->shape) / k->cell + 2 : 0;
-    const int side = even_size(4 * (int)ceil(far) + 4) / 4 * 4;
+    const int side = psf_even_size(4 * (int)ceil(far) + 4) / 4 * 4;
     TRY(transform_open(side, &one));
     TRY(transform_open(side, &own));
     TRY(transform_open(side, &damped_sum));

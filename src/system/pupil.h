@@ -77,8 +77,6 @@ typedef struct { /* a straight part of the outline, the light on its left */
 /* Closed polygons around what pupil_contains calls lit; to a sixth of a 1024th of the diameter, or
  * to 0.6 pixels of a map; PUPIL_MOST_EDGES at most. Borrowed. */
 int pupil_edges(const pupil *p, const pupil_edge **edges);
-/* Whether a place is within these polygons. */
-bool pupil_encloses(const pupil *p, double x, double y);
 
 /* Segments: number, centres (borrowed), the one around a place (-1: none), and their errors. */
 int pupil_segment_count(const pupil *p, const double (**centres)[2]);

@@ -192,15 +192,3 @@ done:
     free(kept);
     return st;
 }
-
-bool pupil_encloses(const pupil *p, double x, double y) {
-    bool in = false;
-    for (int k = 0; k < p->nedge; k++) {
-        const pupil_edge *e = &p->edge[k];
-        if ((e->from[1] > y) == (e->to[1] > y))
-            continue;
-        const double t = (y - e->from[1]) / (e->to[1] - e->from[1]);
-        in ^= x < e->from[0] + t * (e->to[0] - e->from[0]);
-    }
-    return in;
-}
