@@ -23,12 +23,15 @@ NUMBER = re.compile(r"-?\d+\.\d+")
 def run(book, folder):
     """The notebook with the outputs of its cells. Raises CellExecutionError where one fails."""
     from nbclient import NotebookClient
+    from traitlets.config import Config
     env = os.environ
     env["PYTHONPATH"] = os.path.join(ROOT, "python") + os.pathsep + env.get("PYTHONPATH", "")
     env.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        NotebookClient(book, timeout=300, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+        # sockets in the folder: a port that was free a moment ago can be another program's when the kernel binds it
+        NotebookClient(book, timeout=300, kernel_name="python3", resources={"metadata": {"path": folder}},
+                       config=Config({"KernelManager": {"transport": "ipc", "ip": os.path.join(folder, "kernel")}})).execute()
     for cell in book.cells:
         cell.metadata.pop("execution", None)  # when it ran
     return book
