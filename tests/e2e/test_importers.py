@@ -80,6 +80,9 @@ NumberActuators = [17, 20]
 DmPitchs = [0.4, 0.5]
 DmHeights = [0, 8000]
 InfCoupling = [0.25, 0.2]
+OptimizationZenith = [0, 20, 20]
+OptimizationAzimuth = [0, 90, 180]
+OptimizationWeight = [2, 1, 1]
 
 [RTC]
 SensorFrameRate_HO = 500.0
@@ -136,7 +139,7 @@ class Import(unittest.TestCase):
         path = self.write("system.ini", TIPTOP)
         code, text = self.moao("import", "system.ini", "-o", "system.yaml")
         self.assertEqual(code, 0, text)
-        for word in ("telescope.PathPupil = 'pupil.fits': the file is not there", "DM, mirrors 2 to 2: not MCAO", "RTC.LoopGain_HO = 0.4: open loop",
+        for word in ("telescope.PathPupil = 'pupil.fits': the file is not there", "RTC.LoopGain_HO = 0.4: open loop",
                      "sensor_HO.Algorithm = 'wcog'"):
             self.assertIn("left out: " + word, text)
         self.assertNotIn("NoiseVariance", text)
@@ -144,15 +147,20 @@ class Import(unittest.TestCase):
             self.assertIn("#   telescope.PathPupil", f.read())
         p = moao.Case(os.path.join(self.dir, "system.yaml")).parameters
         self.assertEqual([p["telescope"][k] for k in ("diameter", "obscuration", "zenith")] + [p["dm"]["nssp"], p["dm"]["coupling"]], [6.4, 0.2, 25, 16, 0.25])
+        self.assertEqual((p["mode"], p["output"]["budget"]), ("mcao", "none"))
+        self.assertEqual((p["mirrors"]["altitude"], p["mirrors"]["pitch"], p["mirrors"]["coupling"]), ([0, 8000], [0.4, 0.5], [0.25, 0.2]))
+        np.testing.assert_allclose(p["optimise"]["list"], [[0, 0], [0, 20], [-20, 0]], atol=1e-5)
+        np.testing.assert_allclose(np.array(p["optimise"]["weights"]) / sum(p["optimise"]["weights"]), [0.5, 0.25, 0.25])
         ho, lo = p["sensors"][1], p["sensors"][2]
         self.assertEqual([s["type"] for s in p["sensors"]], ["lgs", "lgs", "ngs"])
         np.testing.assert_allclose([s["direction"] for s in p["sensors"]], [[30, 0], [-30, 0], [0, -40]], atol=1e-5)
         for key, value in {"altitude": 90000, "nssp": 16, "photons": 150, "ron": 0.5, "excess_noise": 2, "pixel": 0.8, "field_stop": 6.4,
                            "lgs_width": 1.5, "lgs_depth": 0, "frame_time": 0.002, "wavelength": 0.589}.items():
             self.assertAlmostEqual(ho[key], value, msg=key)
-        for key, value in {"nssp": 2, "photons": 900, "background": 0.2, "pixel": 0.06, "wavelength": 1.65, "frame_time": 0.004, "delay": 0.01}.items():
+        for key, value in {"nssp": 2, "photons": 900, "background": 0.2, "pixel": 0.06, "wavelength": 1.65, "frame_time": 0.004, "delay": 0.01,
+                           "field_stop": 1.2}.items():
             self.assertAlmostEqual(lo[key], value, msg=key)
-        self.assertNotIn("field_stop", lo)
+        self.assertEqual((lo["spot"], ho["spot"]), ("corrected", "auto"))  # a mirror corrects the light of the natural star
         np.testing.assert_allclose(p["targets"]["list"], [[0, 0], [0, 10]], atol=1e-5)
         self.assertEqual(p["psf"]["wavelengths"], [1.65, 2.2])
         np.testing.assert_allclose(p["errors"]["jitter"], [10, 10], atol=1e-5)
@@ -172,6 +180,11 @@ class Import(unittest.TestCase):
         made = importers.read(self.write("ngs.ini", text.replace("[None]", "[4.0]").replace("jitter_FWHM = 23.548200450309494", "jitter_FWHM = [20, 10, 0.7853981633974483]")))
         sensor = dict(made.parameters["ngs_defaults"], **made.parameters["sensors"][0])
         self.assertEqual((sensor["type"], "photons" in sensor), ("ngs", False))
+        self.assertEqual((made.parameters["mode"], made.parameters["dm"]["nssp"], "mirrors" in made.parameters), ("ltao", 16, False))
+        alone = TIPTOP.split("[sources_LO]")[0].replace("Zenith = [30, 30]\nAzimuth = [0, 180]", "Zenith = [12]\nAzimuth = [90]").replace("[16, 16]", "[16]")
+        one = importers.read(self.write("one.ini", alone + "[DM]\nDmPitchs = [0.4]\nDmHeights = [600]\nOptimizationZenith = [7]\n"))
+        self.assertEqual((one.parameters["mode"], one.parameters["optimise"], one.parameters["mirrors"]["altitude"]), ("ltao", {"list": [[0, 12]]}, [600]))
+        self.assertIn(("DM.OptimizationZenith = [7]", "one star: commands are fitted to its direction"), one.left_out)
         slope = 2.0 / (2 * np.pi) * 589e-9 / (6.4 / 16) * 206264.806  # 2 rad between the edges of a subaperture
         self.assertAlmostEqual(sensor["noise_variance"], slope ** 2, places=9)
         np.testing.assert_allclose(made.parameters["errors"]["jitter"], [np.sqrt(250) / 2.354820045] * 2, rtol=1e-6)
@@ -182,6 +195,8 @@ class Import(unittest.TestCase):
         self.refused(TIPTOP.replace("Cn2Weights = [0.6, 0.3, 0.1]", "Cn2Weights = [0.6, 0.4]"), r"Cn2Weights: \[0.6, 0.4\], expected 3 numbers")
         self.refused(TIPTOP.replace("Azimuth = [0.0, 90.0]", "Azimuth = [0.0]"), "sources_science.Azimuth: 1 values, Zenith has 2")
         self.refused(TIPTOP.replace("TelescopeDiameter = 6.4", "TelescopeDiameter = 'big'"), "TelescopeDiameter: 'big', expected a number")
+        self.refused(TIPTOP.replace("DmHeights = [0, 8000]", "DmHeights = [0, 8000, 1]"), r"DmHeights: \[0, 8000, 1\], expected 2 numbers")
+        self.refused(TIPTOP.replace("OptimizationAzimuth = [0, 90, 180]", ""), "OptimizationAzimuth: 1 values, OptimizationZenith has 3")
         self.refused("[telescope]\nTelescopeDiameter = 8\n", r"\[atmosphere\]: missing")
         self.refused("no ini", "no file of TIPTOP")
         code, text = self.moao("import", "ngs.ini", "-o", "ngs.ini")

@@ -1,6 +1,6 @@
 """TIPTOP's parameter files (.ini) with Shack-Hartmann sensors, by the keys that its documentation names.
 
-What TIPTOP simulates in closed loop and with mirrors conjugated to altitudes is here open loop with a mirror for each target: the
+What TIPTOP simulates in closed loop is here open loop; its mirrors are those that all targets share, of mode ltao or mcao. The
 file says so. Units there: m, m (wavelengths), arcsec and degrees (directions), mas (pixels, jitter), Hz, frames.
 """
 import ast
@@ -26,8 +26,8 @@ REASONS = {
                   "extraErrorLoMax": "one static error for all"},
     "sensor_science": {"PixelScale": "images have pixels of their own; run.psf(...).resampled gives any", "FieldOfView": "output.crop is the side of images"},
     "DM": {"NumberActuators": "follows from the pitch", "InfModel": "influence functions are Gaussian", "AoArea": "the pupil is what is corrected",
-           "OptimizationZenith": "each target is corrected by a mirror of its own", "OptimizationAzimuth": "as OptimizationZenith",
-           "OptimizationWeight": "as OptimizationZenith", "OptimizationConditioning": "dm.mu regularises the command matrix",
+           "OptimizationZenith": "one star: commands are fitted to its direction", "OptimizationAzimuth": "as OptimizationZenith",
+           "OptimizationWeight": "as OptimizationZenith", "DmHeights": "in the pupil", "OptimizationConditioning": "dm.mu regularises the command matrix",
            "NumberReconstructedLayers": "the tomography knows every layer of the profile"},
     "RTC": {"LoopGain_HO": "open loop", "LoopGain_LO": "open loop", "SensorFrameRate_Focus": "no focus sensors", "LoopDelaySteps_Focus": "no focus sensors",
             "LoopGain_Focus": "no focus sensors", "MMSE_Rec_LO": "one reconstructor for all"},
@@ -107,12 +107,12 @@ class Ini:
         return [float(x) for x in v]
 
 
-def _polar(ini, section):
+def _polar(ini, section, zenith="Zenith", azimuth="Azimuth"):
     """Directions [arcsec] of Zenith [arcsec] and Azimuth [deg, from x counterclockwise]."""
-    r = ini.numbers(section, "Zenith", default=[0.0])
-    a = ini.numbers(section, "Azimuth", default=[0.0])
+    r = ini.numbers(section, zenith, default=[0.0])
+    a = ini.numbers(section, azimuth, default=[0.0])
     if len(r) != len(a):
-        ini.fail(section, "Azimuth", "%d values, Zenith has %d" % (len(a), len(r)))
+        ini.fail(section, azimuth, "%d values, %s has %d" % (len(a), zenith, len(r)))
     return [[round(z * math.cos(math.radians(t)), 6) + 0.0, round(z * math.sin(math.radians(t)), 6) + 0.0] for z, t in zip(r, a)]
 
 
@@ -131,13 +131,13 @@ def _sensors(ini, out, part, diameter, prefix):
               "excess_noise": max(ini.number(sensor, "ExcessNoiseFactor", 1.0), 1.0), "noise_model": "gaussian"}
     if part == "LO":  # from the end of its own frame
         common["delay"] = max(ini.number("RTC", "LoopDelaySteps_LO", 2.0, 0) - 0.5, 0.0) / rate
+        if not laser:
+            common["spot"] = "corrected"
     pixel = ini.number(sensor, "PixelScale", None, 1e-6)
     common["pixel"] = pixel / 1e3
     field = ini.number(sensor, "FieldOfView")
-    if field and part == "HO":
+    if field:
         common["field_stop"] = field * pixel / 1e3
-    elif field:
-        out.leave(sensor + ".FieldOfView", "sensors in open loop see the whole seeing disc; a stop of corrected spots would cut it")
     background = (ini.number(sensor, "Dark", 0.0) + ini.number(sensor, "SkyBackground", 0.0)) / rate
     if background and part == "HO":
         out.leave("%s.Dark, %s.SkyBackground" % (sensor, sensor), "TIPTOP does not use them for HO")
@@ -226,20 +226,34 @@ def _profile(ini, out):
     return p
 
 
-def _mirror(ini, out, diameter, nssp):
+def _mirror(ini, out, diameter, sensors):
+    """{mode, optimise, dm, mirrors}: mirrors that all targets share, corrected for the directions of DM.Optimization*, or for the one star."""
     pitches = ini.numbers("DM", "DmPitchs")
+    stars = [s["direction"] for s in sensors if s["name"].startswith("HO ")]
     if pitches is None:
         out.note("no DmPitchs: as many subapertures across the mirror as the sensors have")
-        across = nssp
+        pitches = [diameter / sensors[0]["nssp"]]
+    n = len(pitches)
+    bad = [v for v in pitches if not v > 0]
+    if bad:
+        ini.fail("DM", "DmPitchs", "%r, expected pitches in m" % (bad[0],))
+    heights = ini.numbers("DM", "DmHeights", n, [0.0] * n)
+    coupling = ini.numbers("DM", "InfCoupling", n, [0.2])
+    if len(stars) > 1:
+        optimise = {"list": _polar(ini, "DM", "OptimizationZenith", "OptimizationAzimuth")}
+        weights = ini.numbers("DM", "OptimizationWeight", len(optimise["list"]), [1.0])
+        if len(weights) > 1:
+            optimise["weights"] = weights
     else:
-        across = int(round(diameter / pitches[0]))
-    heights = ini.numbers("DM", "DmHeights", default=[0.0])
-    coupling = ini.numbers("DM", "InfCoupling", default=[0.2])
-    if pitches is not None and len(pitches) > 1:
-        out.leave("DM, mirrors 2 to %d" % len(pitches), "not MCAO: each target has a mirror of its own, with the pitch of the first one")
-    if heights and heights[0]:
-        out.leave("DM.DmHeights", "the mirror is in the pupil")
-    return {"nssp": across, "coupling": coupling[0]}
+        optimise = {"list": stars}
+    p = {"mode": "mcao" if n > 1 else "ltao", "optimise": optimise}
+    if n > 1 or heights[0]:
+        p["dm"] = {"nssp": max(int(math.ceil(diameter / min(pitches) - 1e-6)), *(s["nssp"] for s in sensors)), "coupling": coupling[0]}
+        p["mirrors"] = {"altitude": heights, "pitch": pitches, "coupling": coupling}
+        p["output"] = {"budget": "none"}
+    else:
+        p["dm"] = {"nssp": int(round(diameter / pitches[0])), "coupling": coupling[0]}
+    return p
 
 
 def _rest(ini, out):
@@ -274,14 +288,14 @@ def read_tiptop(path, text):
     if ini.has("sensor_LO") and ini.has("sources_LO"):
         sensors += _sensors(ini, out, "LO", telescope["diameter"], "LO")
         out.note("low-order sensors have a delay of their own, which is computed on CPUs; without the key delay they have the loop's, on GPUs too")
-        out.note("low-order sensors are sensors of the tomography, with spots of the width of the seeing: in TIPTOP they see corrected stars")
+        out.note("low-order sensors are sensors of the tomography; their stars are corrected (spot: corrected), for which a run is repeated until it knows their Strehl ratio")
     elif all(s["type"] == "lgs" for s in sensors):
         out.note("no natural star: tip and tilt are not measured; add one for real ones")
-    mirror = _mirror(ini, out, telescope["diameter"], sensors[0]["nssp"])
+    mirror = _mirror(ini, out, telescope["diameter"], sensors)
     defaults, sensors = with_defaults(sensors)
     waves = ini.numbers("sources_science", "Wavelength")
     p = out.parameters
-    p.update(title="TIPTOP's " + re.sub(r".*/", "", path), telescope=telescope, dm=mirror, **defaults)
+    p.update(title="TIPTOP's " + re.sub(r".*/", "", path), telescope=telescope, **mirror, **defaults)
     p["sensors"] = sensors
     p["targets"] = {"list": _polar(ini, "sources_science")}
     p["atmosphere"] = {"profiles": [_profile(ini, out)]}
@@ -289,6 +303,7 @@ def read_tiptop(path, text):
     p["psf"] = {"wavelengths": [round(w * 1e6, 9) for w in waves]}
     if errors:
         p["errors"] = errors
-    out.note("open loop, a mirror for each target; the delay of %g frames is that of the middle of a frame to the middle of the mirror's hold" % frames)
+    out.note("mirrors that all targets share (mode: %s); without the lines mode, optimise, mirrors and output each target has a mirror of its own (MOAO)" % mirror["mode"])
+    out.note("open loop; the delay of %g frames is that of the middle of a frame to the middle of the mirror's hold" % frames)
     _rest(ini, out)
     return out
