@@ -18,6 +18,7 @@
 #include "moao/cpu_threads.h"
 #include "moao/fp16_factor.h"
 #include "moao/fp16_gemm.h"
+#include "moao/gp.h"
 #include "moao/hier.h"
 #include "moao/status.h"
 #include "moao/tlr.h"
@@ -192,6 +193,21 @@ typedef moao_hier format;
 #define fp16_sample moao_fp16_sample
 #define fp16_split_op moao_fp16_split_op
 #define fp16_squares_op moao_fp16_squares_op
+#define gp_close moao_gp_close
+#define gp_covariance moao_gp_covariance
+#define gp_factor moao_gp_factor
+#define gp_family moao_gp_family
+#define gp_fit moao_gp_fit
+#define gp_fit_options moao_gp_fit_options
+#define gp_fit_result moao_gp_fit_result
+#define gp_kernel moao_gp_kernel
+#define gp_likelihood moao_gp_likelihood
+#define gp_method moao_gp_method
+#define gp_open moao_gp_open
+#define gp_options moao_gp_options
+#define gp_predict moao_gp_predict
+#define gp_result moao_gp_result
+#define gp_simulate moao_gp_simulate
 #define hier_apply moao_hier_apply
 #define hier_apply_kept moao_hier_apply_kept
 #define hier_blocks moao_hier_blocks
@@ -279,6 +295,7 @@ typedef moao_tlr tlr;
 #define tlr_gemm_dense moao_tlr_gemm_dense
 #define tlr_kind moao_tlr_kind
 #define tlr_layout moao_tlr_layout
+#define tlr_layout_cloud moao_tlr_layout_cloud
 #define tlr_layout_free moao_tlr_layout_free
 #define tlr_layout_plain moao_tlr_layout_plain
 #define tlr_layout_points moao_tlr_layout_points

@@ -29,23 +29,32 @@ static void cut_evenly(int64_t n, int64_t leaves, int64_t *size) {
         size[k] = n * (k + 1) / leaves - n * k / leaves;
 }
 
-/* Halve the number of leaves, by cutting the longer side at the point that this needs. */
-static void split(const tlr_points *p, int64_t n, item *it, int64_t leaves, int64_t *size) {
-    double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY};
+/* Coordinate k of point i is axis[k][stride i]. */
+typedef struct {
+    int dim;
+    int64_t stride;
+    const double *axis[3];
+} cloud;
+
+/* Halve the number of leaves, by cutting the longest side at the point that this needs. */
+static void split(const cloud *p, int64_t n, item *it, int64_t leaves, int64_t *size) {
+    double low[3] = {INFINITY, INFINITY, INFINITY}, high[3] = {-INFINITY, -INFINITY, -INFINITY};
+    int along = 0;
     if (leaves == 1) {
         *size = n;
         return;
     }
-    for (int64_t i = 0; i < n; i++) {
-        const double at[2] = {p->x[it[i].at], p->y[it[i].at]};
-        for (int axis = 0; axis < 2; axis++) {
-            low[axis] = fmin(low[axis], at[axis]);
-            high[axis] = fmax(high[axis], at[axis]);
+    for (int k = 0; k < p->dim; k++) {
+        for (int64_t i = 0; i < n; i++) {
+            const double at = p->axis[k][p->stride * it[i].at];
+            low[k] = fmin(low[k], at);
+            high[k] = fmax(high[k], at);
         }
+        if (high[k] - low[k] > high[along] - low[along])
+            along = k;
     }
-    const double *along = high[0] - low[0] >= high[1] - low[1] ? p->x : p->y;
     for (int64_t i = 0; i < n; i++)
-        it[i].key = along[it[i].at];
+        it[i].key = p->axis[along][p->stride * it[i].at];
     qsort(it, (size_t)n, sizeof *it, by_key);
     const int64_t half = leaves / 2, left = n * half / leaves;
     split(p, left, it, half, size);
@@ -62,7 +71,7 @@ static int64_t order_group(const tlr_points *p, int64_t b, tlr_order order, int6
     if (n == 0)
         return 0;
     if (order == TLR_KD)
-        split(p, n, it, leaves, size);
+        split(&(cloud){2, 1, {p->x, p->y}}, n, it, leaves, size);
     else
         cut_evenly(n, leaves, size);
     return leaves;
@@ -119,6 +128,36 @@ status tlr_layout_points(const tlr_points *p, int64_t b, tlr_order order, tlr_la
     l->n = points * p->each;
 done:
     free(size), free(group), free(it);
+    if (st != MOAO_OK)
+        tlr_layout_free(l);
+    return st;
+}
+
+status tlr_layout_cloud(int dim, int64_t n, const double *at, int64_t b, tlr_layout *l) {
+    const cloud p = {dim, dim, {at, at + (dim > 1), at + 2 * (dim > 2)}};
+    int64_t *size = NULL;
+    item *it = NULL;
+    status st;
+    *l = (tlr_layout){0};
+    if (dim < 1 || dim > 3)
+        return status_fail(MOAO_INPUT, "tile layout: %d dimensions, not 1 to 3", dim);
+    TRY(tlr_layout_plain(n, b, l));
+    for (int64_t i = 0; i < n * dim; i++)
+        if (!isfinite(at[i]))
+            TRY(status_fail(MOAO_INPUT, "tile layout: point %lld has no finite position",
+                            (long long)(i / dim)));
+    TRY(ALLOC(size, (size_t)l->nt + 1, "sizes of tiles"));
+    TRY(ALLOC(it, (size_t)n + 1, "order of points"));
+    for (int64_t i = 0; i < n; i++)
+        it[i] = (item){0, i};
+    if (n > 0)
+        split(&p, n, it, l->nt, size);
+    for (int64_t k = 0; k < l->nt; k++)
+        l->first[k + 1] = l->first[k] + size[k];
+    for (int64_t i = 0; i < n; i++)
+        l->perm[i] = it[i].at;
+done:
+    free(size), free(it);
     if (st != MOAO_OK)
         tlr_layout_free(l);
     return st;

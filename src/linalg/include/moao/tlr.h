@@ -53,6 +53,10 @@ typedef struct {
 } moao_tlr_points;
 MOAO_PUBLIC moao_status moao_tlr_layout_points(const moao_tlr_points *p, int64_t b,
                                                moao_tlr_order order, moao_tlr_layout *l);
+/* n points in 1 to 3 dimensions, at[dim i + k], one entry each, ordered as by MOAO_TLR_KD.
+ * MOAO_INPUT: a coordinate is not finite. */
+MOAO_PUBLIC moao_status moao_tlr_layout_cloud(int dim, int64_t n, const double *at, int64_t b,
+                                              moao_tlr_layout *l);
 /* One group of n entries as they are, in tiles of b, the last one smaller. */
 MOAO_PUBLIC moao_status moao_tlr_layout_plain(int64_t n, int64_t b, moao_tlr_layout *l);
 MOAO_PUBLIC void moao_tlr_layout_free(moao_tlr_layout *l);
