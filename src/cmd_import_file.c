@@ -17,6 +17,7 @@ const char cmd_import_file_usage[] =
     "\n"
     "  *.ini          of TIPTOP, with Shack-Hartmann sensors; pyramids are refused\n"
     "  *.yaml         of pyTomoAO\n"
+    "  *.fits         Adaptive Optics Telemetry (AOT)\n"
     "  a table        CSV, FITS, ECSV, VOTable or text of heights, Cn2 dh in m^(1/3),\n"
     "                 Cn2 in m^(-2/3) or fractions, and winds: a file with profiles\n"
     "                 alone, to be named behind a case: moao run mine.yaml OUT\n"

@@ -3,6 +3,7 @@ lies inside the image (the sum of an image is that share; column FRACTION of the
 
   scopesim   field-varying PSF, read by the effect FieldVaryingPSF of ScopeSim
   cube       one cube [target, y, x] for each wavelength
+  aot        the whole system with stars, sensors, mirrors, profiles and images: Adaptive Optics Telemetry (pip install aotpy)
 """
 import os
 import sys
@@ -17,7 +18,7 @@ def options():
     p = parser(__doc__)
     p.add_argument("folder", metavar="DIR", help="folder of the results, with psf.fits")
     p.add_argument("-o", "--output", metavar="FILE", help="FITS file to write (default: DIR/psf-FORMAT.fits)")
-    p.add_argument("-f", "--format", choices=FORMATS, default="scopesim", help="(default: scopesim)")
+    p.add_argument("-f", "--format", choices=FORMATS + ("aot",), default="scopesim", help="(default: scopesim)")
     p.add_argument("-w", "--wavelength", metavar="UM[,UM...]", help="wavelengths, the nearest ones (default: all)")
     p.add_argument("-e", "--exposure", type=int, metavar="N", help="exposure from 1 (default: the long one)")
     p.add_argument("-p", "--pixel", type=float, metavar="MAS",
@@ -34,9 +35,11 @@ def work(a):
     for name, value in (("pixel", a.pixel), ("side", a.side)):
         if value is not None and not value > 0:
             raise MoaoError("--%s %s: must be above 0" % (name, value))
-    path = a.output or os.path.join(a.folder, "psf-%s.fits" % a.format)
+    path = a.output or os.path.join(a.folder, "aot.fits" if a.format == "aot" else "psf-%s.fits" % a.format)
     if os.path.exists(path) and not a.overwrite:
         raise MoaoError("%s exists; --overwrite replaces it" % path)
+    if a.format == "aot":
+        return work_aot(a, run, path)
     hdus = export(run, a.format, waves_of(run, a.wavelength), a.exposure, a.pixel, a.side, a.directions)
     new = path + ".new"
     hdus.writeto(new, overwrite=True, checksum=True)
@@ -46,6 +49,17 @@ def work(a):
             print("%-12s %d images of %d x %d pixels of %.4g mas, %.3f to %.3f of the light inside" % (
                 h.name, h.data.shape[0], h.data.shape[2], h.data.shape[1], h.header["PIXEL"], h.header["FRACMIN"],
                 h.header["FRACMAX"]))
+    print(path)
+    return 0
+
+
+def work_aot(a, run, path):
+    if any(v is not None for v in (a.pixel, a.side, a.directions)):
+        raise MoaoError("--pixel, --side and --directions are of the other formats")
+    from .aot import write_aot
+    system = write_aot(run, path, waves_of(run, a.wavelength), a.exposure)
+    print("%s: %d sources, %d sensors, %d mirrors, %d loops, %d images" % (system.ao_mode, len(system.sources), len(system.wavefront_sensors),
+                                                                       len(system.wavefront_correctors), len(system.loops), len(system.scoring_cameras)))
     print(path)
     return 0
 

@@ -1,5 +1,5 @@
-"""Make a parameter file of moao from another program's file: TIPTOP's .ini with Shack-Hartmann sensors, pyTomoAO's YAML, or a
-table of a turbulence profile (CSV, FITS, ECSV, VOTable, plain text).
+"""Make a parameter file of moao from another program's file: TIPTOP's .ini with Shack-Hartmann sensors, pyTomoAO's YAML,
+Adaptive Optics Telemetry (AOT, .fits), or a table of a turbulence profile (CSV, FITS, ECSV, VOTable, plain text).
 
 The file begins with how things were understood and with what was left out, and why; both are printed too. A profile becomes a
 file with the atmosphere alone, which is named behind a case: moao run mine.yaml night.yaml. System files of the MOAO framework

@@ -21,8 +21,12 @@ def _text(path):
 
 
 def dialect(path):
-    """"tiptop", "pytomoao" or "profile" by name and content."""
+    """"tiptop", "pytomoao", "aot" or "profile" by name and content."""
     low = path.lower()
+    if low.endswith((".fits", ".fit", ".fits.gz", ".fit.gz")):
+        from .aot import is_aot
+        if is_aot(path):
+            return "aot"
     if low.endswith(".ini"):
         return "tiptop"
     if low.endswith((".yaml", ".yml")):
@@ -41,6 +45,9 @@ def read(path, **options):
         return read_profile(path, **options)
     if any(v for v in options.values()):
         raise MoaoError("%s: seeing, r0 and units are options of profiles" % path)
+    if kind == "aot":
+        from .aot import read_aot
+        return read_aot(path)
     if kind == "tiptop":
         from .tiptop import read_tiptop
         return read_tiptop(path, _text(path))
