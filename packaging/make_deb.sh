@@ -24,7 +24,7 @@ Version: $version
 Architecture: $arch
 Maintainer: the moao developers <moao@localhost>
 Depends: $depends, openmpi-bin, python3, python3-numpy, python3-astropy
-Recommends: python3-matplotlib, python3-plotly
+Recommends: python3-matplotlib, python3-plotly, python3-tornado
 Installed-Size: $(du -sk --exclude=DEBIAN "$tree" | cut -f1)
 Section: science
 Priority: optional

@@ -18,6 +18,7 @@ COMMANDS = {
     "moao-plot-sweep": ("moao.cmd_sweep", ("numpy", "astropy", "matplotlib"), "draw the table of a sweep"),
     "moao-export": ("moao.cmd_export", ("numpy", "astropy"), "PSFs for other programs"),
     "moao-view": ("moao.cmd_view", ("numpy", "astropy", "plotly"), "a page for the browser from a run"),
+    "moao-lab": ("moao.cmd_lab", ("numpy", "astropy", "tornado"), "a case live in a browser, as moao lab"),
     "moao-stars": ("moao.cmd_stars", ("numpy", "astropy"), "a table of stars from a catalogue"),
     "moao-plot-asterism": ("moao.cmd_asterism", ("numpy", "astropy", "matplotlib"), "draw a choice of guide stars"),
     "moao-plot-coverage": ("moao.cmd_coverage", ("numpy", "astropy", "matplotlib"), "draw the sky coverage of many fields"),

@@ -7,12 +7,12 @@
 set -u
 build="gcc libc6-dev make pkg-config openmpi-bin libopenmpi-dev libscalapack-openmpi-dev libopenblas-dev
  libfftw3-dev libcfitsio-dev libyaml-dev"
-demo="python3 python3-numpy python3-astropy python3-matplotlib python3-plotly"
+demo="python3 python3-numpy python3-astropy python3-matplotlib python3-plotly python3-tornado"
 package="patchelf binutils dpkg-dev python3-venv python3-pip"
 # a|b: the first of these that the distribution has
 test="libcmocka-dev clang-format-14|clang-format clang-14|clang-18 libclang-rt-14-dev|libclang-rt-18-dev cppcheck
  valgrind slurm-wlm munge zsh groff-base python3 python3-numpy python3-astropy
- python3-matplotlib python3-plotly patchelf binutils dpkg-dev python3-venv python3-pip python3-nbclient python3-ipykernel python3-selenium chromium|chromium-browser chromium-driver|chromium-chromedriver"
+ python3-matplotlib python3-plotly python3-tornado patchelf binutils dpkg-dev python3-venv python3-pip python3-nbclient python3-ipykernel python3-selenium chromium|chromium-browser chromium-driver|chromium-chromedriver"
 
 want=""; list=no
 for a in "$@"; do

@@ -1,11 +1,6 @@
 #include "commands.h"
-#include "job/advise.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 const char cmd_import_file_usage[] =
     "usage: moao import FILE -o OUT [--force]\n"
@@ -47,26 +42,11 @@ static int count_files(int argc, char **argv) {
     return n;
 }
 
-/* The Python package takes the place of this process. */
 int cmd_import(int argc, char **argv) {
-    char script[4096], **words = NULL;
-    status st;
     if (command_wants_help(argc, argv, cmd_import_file_usage))
         return 0;
     if (count_files(argc, argv) > 1)
         return cmd_import_legacy(argc, argv);
-    TRY(ALLOC(words, (size_t)argc + 2, "command line"));
-    advise_script("moao-results", script, sizeof script);
-    words[0] = script;
-    words[1] = "import";
-    memcpy(words + 2, argv + 1, (size_t)(argc - 1) * sizeof *words);
-    fflush(NULL);
-    execv(script, words);
-    st = status_fail(MOAO_INPUT,
-                     "moao import: %s cannot be started (%s): it reads files of other programs, "
-                     "with the Python package of moao",
-                     script, strerror(errno));
-done:
-    free(words);
-    return command_fail(st);
+    return command_in_python(argc, argv, "import",
+                             "it reads files of other programs, with the Python package of moao");
 }

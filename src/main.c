@@ -8,11 +8,13 @@
 #include "base/stop.h"
 #include "base/variables.h"
 #include "commands.h"
+#include "job/advise.h"
 #include "job/launch.h"
 #include "job/launch_start.h"
 #include "version.h"
 
 #include <cblas.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,7 @@ static const char usage[] =
     "  asterism       guide stars of a catalogue, ranked by their image quality\n"
     "  psf            images of any direction of a run that kept its field\n"
     "  budget         where the wavefront error of a run comes from, term by term\n"
+    "  lab            a case live in a browser: drag stars, see the map follow\n"
     "  params         every parameter: type, unit, default, range\n"
     "  import         parameter file from TIPTOP's or pyTomoAO's, or from a profile\n"
     "  import-legacy  parameter file from a legacy system file and profiles\n"
@@ -44,6 +47,7 @@ static const struct {
                {"asterism", cmd_asterism, cmd_asterism_usage},
                {"psf", cmd_psf, cmd_psf_usage},
                {"budget", cmd_budget, cmd_budget_usage},
+               {"lab", cmd_lab, cmd_lab_usage},
                {"params", cmd_params, cmd_params_usage},
                {"import", cmd_import, cmd_import_file_usage},
                {"import-legacy", cmd_import_legacy, cmd_import_usage}};
@@ -101,6 +105,23 @@ int command_fail(status st) {
         for (int i = 1; (line = params_mistake(i)) != NULL; i++)
             print_failure(st, line);
     return status_exit_code(st);
+}
+
+int command_in_python(int argc, char **argv, const char *word, const char *why) {
+    char script[4096], **words = NULL;
+    status st;
+    TRY(ALLOC(words, (size_t)argc + 2, "command line"));
+    advise_script("moao-results", script, sizeof script);
+    words[0] = script;
+    words[1] = (char *)word;
+    memcpy(words + 2, argv + 1, (size_t)(argc - 1) * sizeof *words);
+    fflush(NULL);
+    execv(script, words);
+    st = status_fail(MOAO_INPUT, "moao %s: %s cannot be started (%s): %s", word, script,
+                     strerror(errno), why);
+done:
+    free(words);
+    return command_fail(st);
 }
 
 int command_end(comm *c, cmdline *cl, status st) {

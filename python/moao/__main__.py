@@ -10,7 +10,7 @@ from .reading import MoaoError
 # the second word of moao-plot, moao-view...
 COMMANDS = {"plot": "cmd_plot", "compare": "cmd_compare", "plot-sweep": "cmd_sweep", "export": "cmd_export", "view": "cmd_view",
             "stars": "cmd_stars", "plot-asterism": "cmd_asterism", "plot-coverage": "cmd_coverage", "collect": "cmd_collect",
-            "python": "cmd_python", "import": "cmd_import"}
+            "python": "cmd_python", "import": "cmd_import", "lab": "cmd_lab"}
 
 
 def shipped(word):

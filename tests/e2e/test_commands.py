@@ -16,7 +16,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from moao_test import MOAO, ROOT, SHORT_CASE, maps, parts, write_case  # noqa: E402
 
-COMMANDS = ("run", "check", "sweep", "asterism", "psf", "budget", "params", "import", "import-legacy")
+COMMANDS = ("run", "check", "sweep", "asterism", "psf", "budget", "lab", "params", "import", "import-legacy")
 
 
 def plain_environment(**more):
