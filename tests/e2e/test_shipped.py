@@ -38,7 +38,8 @@ class Shipped(unittest.TestCase):
         self.assertTrue(0.05 < min(r0) and max(r0) < 0.35, r0)
 
     def test_each_file_starts_with_its_source(self):
-        files = sorted(glob.glob(os.path.join(ROOT, "params", "*.yaml")) + glob.glob(os.path.join(ROOT, "params", "nights", "*")))
+        files = sorted(name for pattern in ("*.yaml", "nights/*", "instruments/*.yaml")
+                       for name in glob.glob(os.path.join(ROOT, "params", pattern)))
         self.assertGreaterEqual(len(files), 5)
         for name in files:
             with open(name, encoding="utf-8") as f:
@@ -49,7 +50,7 @@ class Shipped(unittest.TestCase):
         "eso35-median": (35, (0.63, 0.66), (2.2, 2.4), (5.3, 5.8)), "eso35-q1": (35, (0.42, 0.44), (2.7, 2.9), (7.2, 7.7)),
         "eso35-q2": (35, (0.55, 0.58), (2.3, 2.4), (5.8, 6.1)), "eso35-q3": (35, (0.71, 0.74), (2.1, 2.2), (5.0, 5.3)),
         "eso35-q4": (35, (1.02, 1.05), (2.1, 2.2), (4.1, 4.4)), "paranal10": (10, (0.79, 0.81), (2.0, 2.3), (3.1, 3.5)),
-        "eso9": (9, (0.79, 0.81), (1.9, 2.2), None)}
+        "eso9": (9, (0.79, 0.81), (1.9, 2.2), None), "maunakea13n-median": (7, (0.53, 0.55), (2.2, 2.4), (6.1, 6.4))}
 
     def test_profiles_are_whole_and_plausible(self):
         """Shares that sum to 1, and the seeing, isoplanatic angle and coherence time that belong to the profile."""
