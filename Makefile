@@ -3,7 +3,7 @@
 # make check-fast   unit tests only            make bench    timed comparisons (build and run)
 # make check-faults [HOURS=1]                  the long form of the fault campaign (docs/reliability.md)
 # make mutants [N=50] [ONLY=word]              whether the tests notice changes that break something (docs/reliability.md)
-# make check-install  the ways of docs/install.md in fresh systems (root, debootstrap; two minutes)
+# make check-install [ONLY="wheel deb"]  the ways of docs/install.md in fresh systems (root, debootstrap)
 # make notebooks    the outputs of the notebooks of examples/ anew (python3-nbclient, python3-ipykernel)
 # make wheel, make deb   packages for pip and apt, into dist/
 # make pictures     the pictures of docs/ anew, from small runs (minutes)
@@ -161,7 +161,7 @@ check-faults: all
 
 # the ways of docs/install.md in fresh systems; needs root and debootstrap
 check-install:
-	@$(PYTHON) tests/install/check_install.py
+	@$(PYTHON) tests/install/check_install.py $(ONLY)
 
 check-fast: all tests
 	@$(PYTHON) tests/run.py --build $(B) --only unit
@@ -224,9 +224,12 @@ install: all to-install
 DIST ?= dist
 stage = $(B)/package/$@
 staged = rm -rf $(stage); $(MAKE) --no-print-directory -s install DESTDIR=$(abspath $(stage)) prefix=/usr >/dev/null
+# a second program in the wheel, for MPICH and what has its ABI: where Debian's libmpich-dev is installed, or with MPICH=yes
+MPICH ?= $(if $(shell command -v mpicc.mpich 2>/dev/null),yes,no)
 wheel: all to-install
 	$(call say,WHEEL,dist)
-	+$(Q)$(staged) && $(PYTHON) packaging/make_wheel.py --tree $(stage) --prefix /usr -o $(DIST)
+	+$(Q)$(staged) && $(if $(filter yes,$(MPICH)),$(MAKE) --no-print-directory B=$(B)/mpich CC=mpicc.mpich SCALAPACK_CFLAGS= SCALAPACK_LIBS=-lscalapack-mpich $(B)/mpich/moao &&) \
+	  $(PYTHON) packaging/make_wheel.py --tree $(stage) --prefix /usr $(if $(filter yes,$(MPICH)),--mpich $(B)/mpich/moao) -o $(DIST)
 deb: all to-install
 	$(call say,DEB,dist)
 	+$(Q)$(staged) && packaging/make_deb.sh $(abspath $(stage)) $(shell cat VERSION) $(DIST) $(COMPRESS)

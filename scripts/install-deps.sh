@@ -8,7 +8,7 @@ set -u
 build="gcc libc6-dev make pkg-config openmpi-bin libopenmpi-dev libscalapack-openmpi-dev libopenblas-dev
  libfftw3-dev libcfitsio-dev libyaml-dev"
 demo="python3 python3-numpy python3-astropy python3-matplotlib python3-plotly python3-tornado"
-package="patchelf binutils dpkg-dev python3-venv python3-pip"
+package="patchelf binutils dpkg-dev python3-venv python3-pip libmpich-dev libscalapack-mpich-dev"
 # a|b: the first of these that the distribution has
 test="libcmocka-dev clang-format-14|clang-format clang-14|clang-18 libclang-rt-14-dev|libclang-rt-18-dev cppcheck
  valgrind slurm-wlm munge zsh groff-base python3 python3-numpy python3-astropy

@@ -4,6 +4,7 @@ Everything that is mounted lies in a mount namespace that ends with the command,
 import os
 import re
 import shutil
+import signal
 import subprocess
 
 ROOT = os.environ.get("MOAO_ROOT") or os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -44,21 +45,35 @@ def copy_sources(folder, owner=0):
                 os.chown(name, owner, owner, follow_symlinks=False)
 
 
+def finish(words, timeout, **how):
+    """(exit code, text) of a command. One that takes longer is killed with all that it started, which would keep the pipe open;
+    subprocess.TimeoutExpired has what it printed."""
+    p = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                         universal_newlines=True, start_new_session=True, **how)
+    try:
+        text, _ = p.communicate(timeout=timeout)
+    except BaseException as e:  # Ctrl-C too: the command has a session of its own
+        os.killpg(p.pid, signal.SIGKILL)
+        text, _ = p.communicate()
+        if isinstance(e, subprocess.TimeoutExpired):
+            raise subprocess.TimeoutExpired(e.cmd, timeout, text) from None
+        raise
+    return p.returncode, text
+
+
 def call(root, command, user=0, cwd="/", env=None, binds=(), timeout=600):
-    """Run a shell command in a root folder as a user, with /proc, /sys, /dev and a /tmp and /dev/shm of its own; (exit code, text).
-    binds: (folder outside, folder inside), read-only."""
+    """Run a shell command in a root folder as a user, with /proc, /sys, /dev and a /dev/shm of its own; (exit code, text).
+    binds: (folder outside, folder inside), read-only. Its processes have a namespace, and end with it."""
     mounts = ["mount -t proc proc %s/proc" % root, "mount --rbind /sys %s/sys" % root, "mount --rbind /dev %s/dev" % root,
               "mount -t tmpfs -o mode=1777 shm %s/dev/shm" % root]
     for outside, inside in binds:
         mounts += ["mount --bind %s %s%s" % (outside, root, inside), "mount -o remount,ro,bind %s%s" % (root, inside)]
     text = " && ".join(mounts) + ' && exec chroot %s %s sh -c "cd %s && $MOAO_COMMAND"' % (
         root, "setpriv --reuid %d --regid %d --clear-groups" % (user, user) if user else "", cwd)
-    home = {"PATH": PATH, "HOME": cwd if user else "/root",
-            "LC_ALL": "C.UTF-8", "MOAO_COMMAND": command}
-    p = subprocess.run(["unshare", "-m", "--propagation", "private", "sh", "-c", text], env=dict(home, **(env or {})),
-                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
-                       timeout=timeout, check=False)
-    return p.returncode, p.stdout
+    home = {"PATH": PATH, "HOME": cwd if user else "/root", "LC_ALL": "C.UTF-8", "MOAO_COMMAND": command}
+    home.update({k: v for k, v in os.environ.items() if k.startswith("OPENBLAS_")})  # of the processor, which is the same
+    return finish(["unshare", "-m", "-p", "--kill-child", "--propagation", "private", "sh", "-c", text], timeout,
+                  env=dict(home, **(env or {})))
 
 
 HOST = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/var/lib/dpkg", "/opt")  # what a root takes of this machine
@@ -106,10 +121,7 @@ class User:
         if self.inside:
             return call(self.root, command, user=self.user, cwd=self.home, env=env, binds=self.binds, timeout=timeout)
         words = ["setpriv", "--reuid", str(self.user), "--regid", str(self.user), "--clear-groups"] if self.user else []
-        p = subprocess.run(words + ["sh", "-c", command], cwd=self.home, env=dict({"PATH": PATH, "HOME": self.home}, **env),
-                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True,
-                           timeout=timeout, check=False)
-        return p.returncode, p.stdout
+        return finish(words + ["sh", "-c", command], timeout, cwd=self.home, env=dict({"PATH": PATH, "HOME": self.home}, **env))
 
 
 def docker_steps():

