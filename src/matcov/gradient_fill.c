@@ -162,6 +162,8 @@ typedef struct {
     const matcov_gradient *table; /* of the phase with the former's slopes */
     double cone, offset[2], coef; /* of the former */
     double at, to[2];             /* of the latter */
+    bool lit;                     /* the former has outlines */
+    outline_phase outlines;
 } common_layer;
 
 /* False: one does not see layer l. */
@@ -173,6 +175,7 @@ static bool common_at(const gradients *g, const layers *lay, int l, const footpr
         return false;
     c->table = &g->tables[table];
     c->coef = lay->coef[l] * formula_slope_scale(mean->size, points->size);
+    c->lit = outline_open_phase(g, lay, l, mean, &c->outlines);
     return true;
 }
 
@@ -215,12 +218,12 @@ static void add_slopes(const gradients *g, const common_layer *c, const gradient
 
 /* What the outline of subaperture k of slopes adds to its covariance with the phase at a point of
  * the pupil. */
-static double outline_at(const gradients *g, const layers *lay, int l, const common_layer *c,
-                         const footprint *points, double px, double py,
+static double outline_at(const common_layer *c, const footprint *points, double px, double py,
                          const gradient_slopes *slopes, int k) {
     double e[2] = {0, 0};
-    outline_add_phase(g, lay, l, c->at * px + c->to[0], c->at * py + c->to[1], slopes->f, k,
-                      formula_slope_scale(1.0, points->size), e);
+    if (c->lit)
+        outline_add_phase(&c->outlines, c->at * px + c->to[0], c->at * py + c->to[1], k,
+                          formula_slope_scale(1.0, points->size), e);
     return e[slopes->axis];
 }
 
@@ -244,15 +247,13 @@ void gradients_fill_mixed(const gradients *g, const layers *lay, const gradient_
             if (points) {
                 add_points(g, &c, b, j, n, px + e0, py + e0, work + n, f);
                 for (size_t e = 0; e < n; e++)
-                    f[e] += outline_at(g, lay, l, &c, p->f, px[(size_t)e0 + e], py[(size_t)e0 + e],
-                                       b, j);
+                    f[e] += outline_at(&c, p->f, px[(size_t)e0 + e], py[(size_t)e0 + e], b, j);
             } else {
                 add_slopes(g, &c, b, px[plus[j]], py[plus[j]], 1.0, work, f);
                 add_slopes(g, &c, b, px[minus[j]], py[minus[j]], -1.0, work, f);
                 for (int k = b->k0; k < b->k1; k++)
-                    f[k - b->k0] +=
-                        outline_at(g, lay, l, &c, p->f, px[plus[j]], py[plus[j]], b, k) -
-                        outline_at(g, lay, l, &c, p->f, px[minus[j]], py[minus[j]], b, k);
+                    f[k - b->k0] += outline_at(&c, p->f, px[plus[j]], py[plus[j]], b, k) -
+                                    outline_at(&c, p->f, px[minus[j]], py[minus[j]], b, k);
             }
         }
         for (int k = rows->k0; points && lay->n > 0 && k < rows->k1; k++)

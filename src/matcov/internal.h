@@ -237,13 +237,43 @@ void outline_correct(const gradients *g, const layers *lay, const gradient_slope
  * `reversed`. */
 status outline_of_lattice(const gradients *g, const layers *lay, const like *t, bool reversed,
                           double *e, size_t ld);
-/* Of subapertures ka and kb, on layer l, e[axis of a + 2 axis of b] [arcsec^2]. */
-void outline_add(const gradients *g, const layers *lay, int l, const footprint *a, int ka,
-                 const footprint *b, int kb, double e[4]);
-/* Of the phase at (x, y) on layer l [m] with subaperture k, e[axis], times `scale`, which is that
+/* Two sensors on a layer: what pairs of their subapertures share. */
+typedef struct {
+    const gradients *g;
+    const footprint *f[2];
+    double c[2], of[2][2]; /* a place p of the pupil is at c p + of [m] */
+    double turn[2][2];     /* (cos, sin) of the rotation */
+    const structure_table *d;
+    structure_kernel *kernel;
+    double kappa;
+    const matcov_gradient *t, *phase[2]; /* of both; of the phase with slopes of either */
+    gradient_relation r;
+    gradient_axes axes[2];
+    double coef, scale;               /* of entries of t; of nodes, over sizes of 1 m */
+    double radius2, apart2, moments2; /* squared separations [m^2] (outline_formula.h) */
+} outline_pair;
+/* False: neither has outlines, or one does not see the layer. */
+bool outline_open(const gradients *g, const layers *lay, int l, const footprint *a,
+                  const footprint *b, outline_pair *x);
+/* Of subapertures ka and kb, e[axis of the first + 2 axis of the second] [arcsec^2]. */
+void outline_add(const outline_pair *x, int ka, int kb, double e[4]);
+/* The same of the phase with a sensor. */
+typedef struct {
+    const gradients *g;
+    const footprint *f;
+    double c, of[2], turn[2];
+    const structure_table *d;
+    structure_kernel *kernel;
+    double kappa, coef;
+    const matcov_gradient *t;
+    double radius2, apart2;
+} outline_phase;
+bool outline_open_phase(const gradients *g, const layers *lay, int l, const footprint *f,
+                        outline_phase *x);
+/* Of the phase at (x, y) on the layer [m] with subaperture k, e[axis], times `scale`, which is that
  * of a phase and of a slope over a size of 1 m. */
-void outline_add_phase(const gradients *g, const layers *lay, int l, double x, double y,
-                       const footprint *f, int k, double scale, double e[2]);
+void outline_add_phase(const outline_phase *p, double x, double y, int k, double scale,
+                       double e[2]);
 
 /* matcov.c: Cmm with noise and tip-tilt constants as `with` says (MATCOV_NOISE, MATCOV_TIPTILT). */
 status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size_t j0, size_t nj,

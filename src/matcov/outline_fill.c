@@ -2,159 +2,253 @@
  * section 4. */
 #include "formula.h"
 #include "internal.h"
+#include "moao/clones.h"
+#include "outline_formula.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A layer's structure function. */
-typedef struct {
-    const structure_table *t;
-    double kappa2;
-} layer_function;
+#define AT_ONCE 64 /* nodes */
 
-/* The polynomials of structure_add_portable at one separation. */
-static inline double structure_at(const layer_function *f, double r2) {
-    double s = fmin(fmax(f->kappa2 * r2, f->t->lo), f->t->hi), m;
-    int64_t bits;
-    memcpy(&bits, &s, sizeof bits);
-    int64_t i = (bits >> STRUCTURE_SHIFT) - STRUCTURE_ZERO;
-    i = (i & (STRUCTURE_HALF - 1)) + (i >> 3) * (STRUCTURE_TERMS * STRUCTURE_WINDOW);
-    bits = (bits & STRUCTURE_REST) | STRUCTURE_ONE;
-    memcpy(&m, &bits, sizeof m);
-    m -= STRUCTURE_MIDDLE;
-    double g = f->t->coef[i + (STRUCTURE_TERMS - 1) * STRUCTURE_WINDOW];
-    for (int k = STRUCTURE_TERMS - 2; k >= 0; k--)
-        g = g * m + f->t->coef[i + k * STRUCTURE_WINDOW];
-    return g;
+/* Nodes of an outline on a layer, times kappa, and both weights: `size` of them, a multiple of 8,
+ * the last ones of weight 0; what is at them. */
+typedef struct {
+    _Alignas(64) double x[AT_ONCE];
+    _Alignas(64) double y[AT_ONCE];
+    _Alignas(64) double w[2][AT_ONCE];
+    _Alignas(64) double d[2][AT_ONCE];
+    int n, size;
+} nodes;
+
+/* Those from `from` on; returns the one after them. */
+static int take_nodes(const matcov_outline *o, int set, int from, int end, double c,
+                      const double of[2], double kappa, nodes *to) {
+    const int n = end - from < AT_ONCE ? end - from : AT_ONCE;
+    to->n = n;
+    to->size = (n + 7) / 8 * 8;
+    for (int j = 0; j < to->size; j++) {
+        const int k = from + (j < n ? j : n - 1);
+        to->x[j] = kappa * (c * o->x[set][k] + of[0]);
+        to->y[j] = kappa * (c * o->y[set][k] + of[1]);
+        for (int axis = 0; axis < 2; axis++)
+            to->w[axis][j] = j < n ? o->w[set][axis][k] : 0.0;
+    }
+    return from + n;
 }
 
-#define OUTLINE_WHERE
-#define OUTLINE_LAYER const layer_function *
-#define OUTLINE_STRUCTURE(layer, s) structure_at(layer, s)
-#include "outline_formula.h"
+/* Sums of values times both weights. */
+CLONES static void weigh(const nodes *v, const double *value, double sum[2]) {
+    double a = 0.0, b = 0.0;
+#pragma omp simd reduction(+ : a, b)
+    for (int j = 0; j < v->size; j++) {
+        a += value[j] * v->w[0][j];
+        b += value[j] * v->w[1][j];
+    }
+    sum[0] = a, sum[1] = b;
+}
 
-static layer_function function_of(const layers *lay, int l) {
-    return (layer_function){lay->table[l], lay->kappa[l] * lay->kappa[l]};
+/* The structure function between (x, y) and the nodes, weighed. */
+static void weigh_structure(const structure_table *t, structure_kernel *kernel, nodes *v, double x,
+                            double y, double sum[2]) {
+    memset(v->d[0], 0, (size_t)v->size * sizeof v->d[0][0]);
+    kernel(t, (size_t)v->size, v->x, v->y, x, y, 1.0, v->d[0]);
+    weigh(v, v->d[0], sum);
 }
 
 static bool outlined(const footprint *f, int k) {
     return f->outline.n > 0 && f->outline.number[k] >= 0;
 }
 
-/* Whether a separation q [m] is below so many root mean square sizes on the layer, 0: of a point.
- */
-static bool is_below(double sizes, const double q[2], double size_a, double size_b) {
-    return q[0] * q[0] + q[1] * q[1] < sizes * sizes * 0.5 * (size_a * size_a + size_b * size_b);
+/* Squared separation [m^2] of so many root mean square sizes on the layer, 0: of a point. */
+static double squared(double sizes, double size_a, double size_b) {
+    return sizes * sizes * 0.5 * (size_a * size_a + size_b * size_b);
 }
 
-/* A pair of sensors on a layer, as the tables have it. */
-typedef struct {
-    const footprint *a, *b;
-    gradient_relation r;
-    const matcov_gradient *t;
-    gradient_axes axes[2];
-    double ca, cb, coef;
-} pair;
-
-static pair pair_of(const gradients *g, const layers *lay, int l, const footprint *a,
-                    const footprint *b, double ca, double cb) {
-    pair p = {.a = a, .b = b, .ca = ca, .cb = cb, .r = gradients_relation(g, a, b)};
-    p.t = &g->tables[p.r.c->table[l]];
-    p.coef = lay->coef[l] * p.r.scale;
-    for (int axis = 0; axis < 2; axis++)
-        p.axes[axis] = gradients_axes_of(&p.r, p.t->kinds, a, b, axis);
-    return p;
+bool outline_open(const gradients *g, const layers *lay, int l, const footprint *a,
+                  const footprint *b, outline_pair *x) {
+    const bool always = a->outline.always || b->outline.always;
+    *x = (outline_pair){.g = g, .f = {a, b}, .d = lay->table[l], .kappa = lay->kappa[l]};
+    if ((a->outline.n == 0 && b->outline.n == 0) ||
+        !footprint_metres(lay, l, a, &x->c[0], x->of[0]) ||
+        !footprint_metres(lay, l, b, &x->c[1], x->of[1]))
+        return false;
+    const double size[2] = {a->size * x->c[0], b->size * x->c[1]};
+    x->kernel = structure_kernel_best();
+    x->r = gradients_relation(g, a, b);
+    x->t = &g->tables[x->r.c->table[l]];
+    x->coef = lay->coef[l] * x->r.scale;
+    x->scale = lay->coef[l] * formula_slope_scale(1.0, 1.0);
+    for (int k = 0; k < 2; k++) {
+        x->axes[k] = gradients_axes_of(&x->r, x->t->kinds, a, b, k);
+        x->turn[k][0] = cos(x->f[k]->rot), x->turn[k][1] = sin(x->f[k]->rot);
+        x->phase[k] = &g->tables[g->classes[g->phase_of[x->f[k]->kind]].table[l]];
+    }
+    x->radius2 = always ? INFINITY : squared(OUTLINE_RADIUS, size[0], size[1]);
+    x->apart2 = always ? INFINITY : squared(OUTLINE_APART, size[0], size[1]);
+    x->moments2 = a == b ? INFINITY : squared(OUTLINE_MOMENTS, size[0], size[1]);
+    return true;
 }
 
 /* Separation of parts i of the first and j of the second. */
-static void between(const pair *p, const double q[2], int i, int j, double d[2]) {
-    double pa[2], pb[2];
-    gradients_part_at(p->a, p->r.step[0], p->r.parts[0], i, pa);
-    gradients_part_at(p->b, p->r.step[1], p->r.parts[1], j, pb);
-    for (int k = 0; k < 2; k++)
-        d[k] = q[k] + p->ca * pa[k] - p->cb * pb[k];
+static void between(const outline_pair *p, const double q[2], int i, int j, double d[2]) {
+    const int part[2] = {i, j};
+    d[0] = q[0], d[1] = q[1];
+    for (int s = 0; s < 2; s++) {
+        const int n = p->r.parts[s];
+        const double step = (s == 0 ? p->c[0] : -p->c[1]) * p->r.step[s], *t = p->turn[s];
+        const double x = (part[s] % n - 0.5 * (n - 1)) * step,
+                     y = (part[s] / n - 0.5 * (n - 1)) * step;
+        d[0] += t[0] * x - t[1] * y;
+        d[1] += t[1] * x + t[0] * y;
+    }
 }
 
 /* What the tables have, with parts of squares of very different sizes. */
-static void subtract_table(const gradients *g, const pair *p, const double q[2], double e[4]) {
+static void subtract_table(const outline_pair *p, const double q[2], double e[4]) {
     for (int i = 0; i < p->r.parts[0] * p->r.parts[0]; i++)
         for (int j = 0; j < p->r.parts[1] * p->r.parts[1]; j++) {
             double d[2];
             between(p, q, i, j, d);
-            outline_table(p->t, g->values, p->axes, d[0], d[1], -p->coef, e);
+            outline_table(p->t, p->g->values, p->axes, d[0], d[1], -p->coef, e);
         }
 }
 
 /* What the second moments of both add to them. */
-static void add_moments(const gradients *g, const pair *p, int ka, int kb, const double q[2],
+static void add_moments(const outline_pair *p, const int number[2], const double q[2],
                         double e[4]) {
     for (int i = 0; i < p->r.parts[0] * p->r.parts[0]; i++)
         for (int j = 0; j < p->r.parts[1] * p->r.parts[1]; j++) {
             double d[2];
             between(p, q, i, j, d);
-            if (outlined(p->a, ka))
-                outline_moments(p->t, g->values, p->axes, &p->a->outline, p->a->outline.number[ka],
-                                p->ca, d[0], d[1], p->coef, e);
-            if (outlined(p->b, kb))
-                outline_moments(p->t, g->values, p->axes, &p->b->outline, p->b->outline.number[kb],
-                                p->cb, d[0], d[1], p->coef, e);
+            for (int k = 0; k < 2; k++)
+                if (number[k] >= 0)
+                    outline_moments(p->t, p->g->values, p->axes, &p->f[k]->outline, number[k],
+                                    p->c[k], d[0], d[1], p->coef, e);
         }
 }
 
-void outline_add(const gradients *g, const layers *lay, int l, const footprint *a, int ka,
-                 const footprint *b, int kb, double e[4]) {
-    const bool oa = outlined(a, ka), ob = outlined(b, kb);
-    outline_place pa, pb;
-    if (!(oa || ob) || !footprint_metres(lay, l, a, &pa.c, pa.of) ||
-        !footprint_metres(lay, l, b, &pb.c, pb.of))
-        return;
-    const double at[2] = {pa.c * a->centre[0][ka] + pa.of[0], pa.c * a->centre[1][ka] + pa.of[1]};
-    const double bt[2] = {pb.c * b->centre[0][kb] + pb.of[0], pb.c * b->centre[1][kb] + pb.of[1]};
-    const double q[2] = {at[0] - bt[0], at[1] - bt[1]};
-    const bool always = a->outline.always || b->outline.always;
-    const bool apart = !always && !is_below(OUTLINE_APART, q, a->size * pa.c, b->size * pb.c);
-    const pair p = pair_of(g, lay, l, a, b, pa.c, pb.c);
-    if (!always && !is_below(OUTLINE_RADIUS, q, a->size * pa.c, b->size * pb.c)) {
-        if (a == b || is_below(OUTLINE_MOMENTS, q, a->size * pa.c, b->size * pb.c))
-            add_moments(g, &p, ka, kb, q, e);
-        return;
+/* Add factor times the covariance by nodes of set sa of outline ia with those of set sb of outline
+ * ib. */
+static void add_sets(const outline_pair *p, int sa, int ia, int sb, int ib, double factor,
+                     double e[4]) {
+    const matcov_outline *a = &p->f[0]->outline, *b = &p->f[1]->outline;
+    const double of[2] = {p->of[1][0] - p->of[0][0], p->of[1][1] - p->of[0][1]};
+    const double c = p->kappa * p->c[0];
+    const int end = b->first[sb][ib + 1];
+    nodes v;
+    for (int j = b->first[sb][ib]; j < end;) {
+        j = take_nodes(b, sb, j, end, p->c[1], of, p->kappa, &v);
+        for (int i = a->first[sa][ia]; i < a->first[sa][ia + 1]; i++) {
+            double sum[2];
+            weigh_structure(p->d, p->kernel, &v, c * a->x[sa][i], c * a->y[sa][i], sum);
+            for (int k = 0; k < 4; k++)
+                e[k] -= 0.5 * factor * a->w[sa][k % 2][i] * sum[k / 2];
+        }
     }
-    const layer_function f = function_of(lay, l);
-    const double scale = lay->coef[l] * formula_slope_scale(1.0, 1.0);
-    subtract_table(g, &p, q, e);
-    if (oa && ob) {
-        outline_pair(&f, &a->outline, a->outline.number[ka], &pa, &b->outline,
-                     b->outline.number[kb], &pb, apart, scale, 0, 1, e);
-        return;
-    }
-    const footprint *w = oa ? b : a, *o = oa ? a : b; /* the whole one and the other */
-    const double turn[2] = {cos(w->rot), sin(w->rot)}, *to = oa ? bt : at;
-    double v[4] = {0, 0, 0, 0}; /* axis of o + 2 axis of w */
-    outline_whole(&g->tables[g->classes[g->phase_of[w->kind]].table[l]], g->values, &o->outline,
-                  o->outline.number[oa ? ka : kb], oa ? &pa : &pb, to[0], to[1], turn, apart,
-                  scale / w->size, v);
-    for (int k = 0; k < 4; k++)
-        e[k] += oa ? v[k] : v[k / 2 + 2 * (k % 2)];
 }
 
-void outline_add_phase(const gradients *g, const layers *lay, int l, double x, double y,
-                       const footprint *f, int k, double scale, double e[2]) {
-    outline_place p;
-    const int table = g->classes[g->phase_of[f->kind]].table[l];
-    if (!outlined(f, k) || table < 0 || !footprint_metres(lay, l, f, &p.c, p.of))
+static void add_pair(const outline_pair *p, int ia, int ib, bool apart, double e[4]) {
+    const double other = 0.5 * (1.0 - OUTLINE_SAME) * p->scale;
+    if (apart) {
+        add_sets(p, 2, ia, 2, ib, p->scale, e);
         return;
-    const double q[2] = {x - p.c * f->centre[0][k] - p.of[0], y - p.c * f->centre[1][k] - p.of[1]};
-    const bool apart = !f->outline.always && !is_below(OUTLINE_APART, q, 0.0, f->size * p.c);
-    if (!f->outline.always && !is_below(OUTLINE_RADIUS, q, 0.0, f->size * p.c))
+    }
+    add_sets(p, 0, ia, 0, ib, OUTLINE_SAME * p->scale, e);
+    add_sets(p, 0, ia, 1, ib, other, e);
+    add_sets(p, 1, ia, 0, ib, other, e);
+}
+
+/* The same of outline i of sensor s with a whole subaperture of the other one at `at`, from its
+ * covariance with the phase: e[axis of the outline + 2 axis of the other]. */
+static void add_whole(const outline_pair *p, int s, int i, const double at[2], bool apart,
+                      double e[4]) {
+    const matcov_outline *o = &p->f[s]->outline;
+    const int set = apart ? 2 : 1, end = o->first[set][i + 1];
+    const double factor = p->scale / p->f[!s]->size;
+    nodes v;
+    for (int j = o->first[set][i]; j < end;) {
+        j = take_nodes(o, set, j, end, p->c[s], p->of[s], 1.0, &v);
+        memset(v.d, 0, sizeof v.d);
+        gradient_add_phase(p->phase[!s], p->g->values, p->turn[!s], (size_t)v.n, v.x, v.y, at[0],
+                           at[1], factor, v.d[0], v.d[1]);
+        for (int b = 0; b < 2; b++) {
+            double sum[2];
+            weigh(&v, v.d[b], sum);
+            e[2 * b] += sum[0], e[2 * b + 1] += sum[1];
+        }
+    }
+}
+
+void outline_add(const outline_pair *p, int ka, int kb, double e[4]) {
+    const int k[2] = {ka, kb};
+    int number[2];
+    double at[2][2], v[4] = {0, 0, 0, 0};
+    for (int s = 0; s < 2; s++) {
+        number[s] = outlined(p->f[s], k[s]) ? p->f[s]->outline.number[k[s]] : -1;
+        for (int i = 0; i < 2; i++)
+            at[s][i] = p->c[s] * p->f[s]->centre[i][k[s]] + p->of[s][i];
+    }
+    const double q[2] = {at[0][0] - at[1][0], at[0][1] - at[1][1]};
+    const double q2 = q[0] * q[0] + q[1] * q[1];
+    const bool apart = !(q2 < p->apart2);
+    if (number[0] < 0 && number[1] < 0)
         return;
-    const layer_function d = function_of(lay, l);
-    const double turn[2] = {cos(f->rot), sin(f->rot)};
+    if (!(q2 < p->radius2)) {
+        if (q2 < p->moments2)
+            add_moments(p, number, q, e);
+        return;
+    }
+    subtract_table(p, q, e);
+    if (number[0] >= 0 && number[1] >= 0) {
+        add_pair(p, number[0], number[1], apart, e);
+        return;
+    }
+    const int s = number[0] < 0; /* the one with the outline */
+    add_whole(p, s, number[s], at[!s], apart, v);
+    for (int i = 0; i < 4; i++)
+        e[i] += s == 0 ? v[i] : v[i / 2 + 2 * (i % 2)];
+}
+
+bool outline_open_phase(const gradients *g, const layers *lay, int l, const footprint *f,
+                        outline_phase *x) {
+    const int table = f->outline.n > 0 ? g->classes[g->phase_of[f->kind]].table[l] : -1;
+    *x = (outline_phase){.g = g, .f = f, .d = lay->table[l], .kappa = lay->kappa[l]};
+    if (table < 0 || !footprint_metres(lay, l, f, &x->c, x->of))
+        return false;
+    x->kernel = structure_kernel_best();
+    x->t = &g->tables[table];
+    x->coef = lay->coef[l];
+    x->turn[0] = cos(f->rot), x->turn[1] = sin(f->rot);
+    x->radius2 = f->outline.always ? INFINITY : squared(OUTLINE_RADIUS, 0.0, f->size * x->c);
+    x->apart2 = f->outline.always ? INFINITY : squared(OUTLINE_APART, 0.0, f->size * x->c);
+    return true;
+}
+
+void outline_add_phase(const outline_phase *p, double x, double y, int k, double scale,
+                       double e[2]) {
+    const footprint *f = p->f;
+    if (!outlined(f, k))
+        return;
+    const double q[2] = {x - p->c * f->centre[0][k] - p->of[0],
+                         y - p->c * f->centre[1][k] - p->of[1]};
+    const double q2 = q[0] * q[0] + q[1] * q[1];
+    if (!(q2 < p->radius2))
+        return;
+    const matcov_outline *o = &f->outline;
+    const int set = q2 < p->apart2 ? 1 : 2, i = o->number[k], end = o->first[set][i + 1];
+    nodes v;
+    for (int j = o->first[set][i]; j < end;) {
+        double sum[2];
+        j = take_nodes(o, set, j, end, p->c, p->of, p->kappa, &v);
+        weigh_structure(p->d, p->kernel, &v, p->kappa * x, p->kappa * y, sum);
+        for (int axis = 0; axis < 2; axis++)
+            e[axis] -= 0.5 * scale * p->coef * sum[axis];
+    }
     double square[2];
-    outline_point(&d, &f->outline, f->outline.number[k], &p, x, y, apart, scale * lay->coef[l], e);
-    gradient_phases(&g->tables[table], g->values, turn, q[0], q[1], square);
-    for (int i = 0; i < 2; i++)
-        e[i] -= scale * lay->coef[l] / f->size * square[i];
+    gradient_phases(p->t, p->g->values, p->turn, q[0], q[1], square);
+    for (int axis = 0; axis < 2; axis++)
+        e[axis] -= scale * p->coef / f->size * square[axis];
 }
 
 static int subaperture(const gradient_slopes *s, int k) {
@@ -191,21 +285,26 @@ void outline_squares(const gradients *g, const layers *lay, const gradient_slope
 
 void outline_correct(const gradients *g, const layers *lay, const gradient_slopes *rows,
                      const gradient_slopes *cols, double *const a[4], size_t ld) {
-    if (rows->f->outline.n == 0 && cols->f->outline.n == 0)
-        return;
-    for (int j = cols->k0; j < cols->k1; j++)
-        for (int i = rows->k0; i < rows->k1; i++) {
-            const int ka = subaperture(rows, i), kb = subaperture(cols, j);
-            const size_t at = (size_t)(i - rows->k0) + (size_t)(j - cols->k0) * ld;
-            double e[4] = {0, 0, 0, 0};
-            if (!outlined(rows->f, ka) && !outlined(cols->f, kb))
-                continue;
-            for (int l = 0; l < lay->n; l++)
-                outline_add(g, lay, l, rows->f, ka, cols->f, kb, e);
-            for (int k = 0; k < 4; k++)
-                if (a[k] != NULL)
-                    a[k][at] += e[k];
+    for (int l = 0; l < lay->n; l++) {
+        outline_pair pair;
+        if (!outline_open(g, lay, l, rows->f, cols->f, &pair))
+            continue;
+        for (int j = cols->k0; j < cols->k1; j++) {
+            const int kb = subaperture(cols, j);
+            const bool all = outlined(cols->f, kb);
+            for (int i = rows->k0; i < rows->k1; i++) {
+                const int ka = subaperture(rows, i);
+                const size_t at = (size_t)(i - rows->k0) + (size_t)(j - cols->k0) * ld;
+                double e[4] = {0, 0, 0, 0};
+                if (!all && !outlined(rows->f, ka))
+                    continue;
+                outline_add(&pair, ka, kb, e);
+                for (int k = 0; k < 4; k++)
+                    if (a[k] != NULL)
+                        a[k][at] += e[k];
+            }
         }
+    }
 }
 
 /* Subtract the table's entries of the rows' subapertures with both axes of all of the columns', and

@@ -110,8 +110,10 @@ static void fill_gradients(const block *b, const footprint *f, int axis, int k0,
     memset(ws->ring, 0, n * sizeof *ws->ring); /* takes the axis that is not wanted */
     for (int l = 0; l < lay->n; l++) {
         double drift[2], own[2], c, of[2], cone, to_star[2];
+        outline_phase lit;
         if (class->table[l] < 0)
             continue;
+        const bool some = outline_open_phase(g, lay, l, f, &lit);
         footprint_drift(lay, l, &b->mt->ts, drift);
         footprint_drift(lay, l, f, own);
         formula_on_layer(lay->h[l], 1, INFINITY, b->mt->ts.dir, drift, &c, of);
@@ -128,11 +130,11 @@ static void fill_gradients(const block *b, const footprint *f, int axis, int k0,
                                cone * f->centre[0][k] + to_star[0],
                                cone * f->centre[1][k] + to_star[1], scale * lay->coef[l],
                                axis == 1 ? other : column, axis == 1 ? column : other);
-            if (f->outline.n == 0 || f->outline.number[k] < 0)
+            if (!some || f->outline.number[k] < 0)
                 continue;
             for (size_t i = 0; i < n; i++) {
                 double e[2] = {0, 0};
-                outline_add_phase(g, lay, l, ws->x[i], ws->y[i], f, k, formula_phase_scale(1.0), e);
+                outline_add_phase(&lit, ws->x[i], ws->y[i], k, formula_phase_scale(1.0), e);
                 column[i] += e[axis == 1];
                 other[i] += e[axis != 1];
             }

@@ -171,34 +171,51 @@ static int near_first(block *b, float reach) {
     return near;
 }
 
-/* What partly lit subapertures change of the lines along side s of item k of the other side. */
-static void add_outlines(const block *b, int s, int k, double *line) {
-    const matcov *mc = b->mc;
+/* What partly lit subapertures change of the lines along side s of item k of the other side, on
+ * layer l: of points and slopes; of slopes. */
+static void add_outlined_points(const block *b, int l, int s, int k, double *line) {
+    const side *along = &b->of[s];
+    const matcov_cluster *one = b->sides[s], *points = b->sides[0];
+    const bool at_point = one->sensor < 0; /* the lines go along points */
+    const matcov_cluster *slopes = at_point ? b->sides[!s] : one;
+    double c, of[2];
+    outline_phase lit;
+    if (!outline_open_phase(&b->mc->means, &b->mc->lay, b->layer[l], &b->mc->feet[slopes->sensor],
+                            &lit))
+        return;
+    on_layer(b, b->layer[l], points, &c, of);
+    for (int i = 0; i < along->n; i++) {
+        const int p = at_point ? i : k, sub = slopes->sub[at_point ? k : i];
+        double e[2] = {0, 0};
+        outline_add_phase(&lit, c * points->x[p] + of[0], c * points->y[p] + of[1], sub,
+                          formula_phase_scale(1.0), e);
+        line[i] += e[0];
+        line[i + (at_point ? along->size : along->n)] += e[1];
+    }
+}
+
+static void add_outlined_slopes(const block *b, int l, int s, int k, double *line) {
     const side *along = &b->of[s];
     const matcov_cluster *one = b->sides[s], *two = b->sides[!s];
-    const matcov_cluster *slopes = two->sensor < 0 ? one : two;
-    const footprint *f = &mc->feet[slopes->sensor];
-    const bool points = one->sensor < 0 || two->sensor < 0;
-    if (f->outline.n == 0 && (points || mc->feet[one->sensor].outline.n == 0))
+    outline_pair pair;
+    if (!outline_open(&b->mc->means, &b->mc->lay, b->layer[l], &b->mc->feet[one->sensor],
+                      &b->mc->feet[two->sensor], &pair))
         return;
-    for (int i = 0; i < along->n; i++)
-        for (int l = b->first; l < b->last; l++) {
-            double e[4] = {0, 0, 0, 0}, c, of[2];
-            if (points) {
-                const int p = one->sensor < 0 ? i : k, sub = slopes->sub[one->sensor < 0 ? k : i];
-                on_layer(b, b->layer[l], b->sides[0], &c, of);
-                outline_add_phase(&mc->means, &mc->lay, b->layer[l], c * b->sides[0]->x[p] + of[0],
-                                  c * b->sides[0]->y[p] + of[1], f, sub, formula_phase_scale(1.0),
-                                  e);
-                line[i] += e[0];
-                line[i + (one->sensor < 0 ? along->size : along->n)] += e[1];
-                continue;
-            }
-            outline_add(&mc->means, &mc->lay, b->layer[l], &mc->feet[one->sensor], one->sub[i],
-                        &mc->feet[two->sensor], two->sub[k], e);
-            for (int a = 0; a < 4; a++)
-                line[i + a % 2 * along->n + a / 2 * along->size] += e[a];
-        }
+    for (int i = 0; i < along->n; i++) {
+        double e[4] = {0, 0, 0, 0};
+        outline_add(&pair, one->sub[i], two->sub[k], e);
+        for (int a = 0; a < 4; a++)
+            line[i + a % 2 * along->n + a / 2 * along->size] += e[a];
+    }
+}
+
+static void add_outlines(const block *b, int s, int k, double *line) {
+    const bool points = b->sides[0]->sensor < 0 || b->sides[1]->sensor < 0;
+    for (int l = b->first; l < b->last; l++)
+        if (points)
+            add_outlined_points(b, l, s, k, line);
+        else
+            add_outlined_slopes(b, l, s, k, line);
 }
 
 /* Lines along side s, of items k .. k + count of the other side, count <= ITEMS: of both axes of a
