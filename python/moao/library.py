@@ -5,7 +5,7 @@ import ctypes
 import os
 import threading
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
-                    c_uint64, c_void_p)
+                    c_uint, c_uint64, c_void_p)
 from typing import List
 
 import numpy as np
@@ -111,6 +111,34 @@ class HierInfo(Structure):
                 ("worst", c_double), ("rcond", c_double), ("order", POINTER(c_int64))]
 
 
+class GpKernel(Structure):
+    """moao_gp_kernel."""
+    _fields_ = [("family", c_int), ("variance", c_double), ("length", c_double * 3), ("shape", c_double), ("nugget", c_double)]
+
+
+class GpOptions(Structure):
+    """moao_gp_options."""
+    _fields_ = [("method", c_int), ("mean", c_bool), ("tau", c_double), ("tile", c_int64), ("seed", c_uint64)]
+
+
+class GpResult(Structure):
+    """moao_gp_result."""
+    _fields_ = [("kernel", GpKernel), ("likelihood", c_double), ("logdet", c_double), ("logdet_error", c_double),
+                ("logdet_deviation", c_double), ("quadratic", c_double), ("mean", c_double), ("mean_deviation", c_double),
+                ("gradient", c_double * 6), ("tau", c_double), ("bytes", c_double), ("bytes_dense", c_double)]
+
+
+class GpFitOptions(Structure):
+    """moao_gp_fit_options."""
+    _fields_ = [("free", c_uint), ("low", POINTER(GpKernel)), ("high", POINTER(GpKernel)), ("most", c_int), ("tol", c_double),
+                ("probes", c_int)]
+
+
+class GpFitResult(Structure):
+    """moao_gp_fit_result."""
+    _fields_ = [("at", GpResult), ("error", c_double * 6), ("evaluations", c_int), ("converged", c_bool)]
+
+
 FILL = CFUNCTYPE(c_int, c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_int64)
 P, I, D, C, N = c_void_p, c_int64, c_double, c_char, c_size_t
 FUNCTIONS = {  # name: (result, arguments); those that return a status are checked
@@ -130,6 +158,13 @@ FUNCTIONS = {  # name: (result, arguments); those that return a status are check
     "moao_tlr_solve": ("status", P, C, C, I, P, I),
     "moao_tlr_logdet": ("status", P, P),
     "moao_tlr_condition": ("status", P, P),
+    "moao_tlr_layout_cloud": ("status", c_int, I, P, I, P),
+    "moao_gp_covariance": ("status", P, c_int, I, P, I, P, P, I),
+    "moao_gp_open": ("status", P, P, c_int, I, P, P, P, P),
+    "moao_gp_close": (None, P),
+    "moao_gp_likelihood": ("status", P, P, c_bool, c_int, P),
+    "moao_gp_fit": ("status", P, P, P, P),
+    "moao_gp_predict": ("status", P, I, P, P, P, P),
     "moao_hier_points_open": ("status", P, P, c_int, D, c_int, I, P, P),
     "moao_hier_points_close": (None, P),
     "moao_hier_open": ("status", P, P, P, P, P),

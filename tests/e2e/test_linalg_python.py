@@ -246,15 +246,17 @@ class Finding(Refusing):
         self.assertRegex(text, r"MOAO_BATCH_ORTH_MAX %d\b(?s:.*)MOAO_BATCH_SVD_MAX %d\b" % (linalg.MOST, linalg.MOST))
 
     def test_page(self):
-        """The example of docs/library.md: at most ten lines; prints what it says."""
+        """The examples of docs/library.md: at most ten lines; they print what they say."""
         with open(os.path.join(ROOT, "docs/library.md"), encoding="utf-8") as f:
-            example, = re.findall(r"^```python\n(.*?)^```", f.read(), re.S | re.M)
-        lines = [line for line in example.splitlines() if line.strip() and not line.startswith("#")]
-        self.assertLessEqual(len(lines), 10)
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            exec(compile(example, "docs/library.md", "exec"), {})  # noqa: S102
-        self.assertEqual(out.getvalue(), re.search(r"# Prints: (.*)", example).group(1) + "\n")
+            examples = re.findall(r"^```python\n(.*?)^```", f.read(), re.S | re.M)
+        self.assertGreaterEqual(len(examples), 2)
+        for example in examples:
+            lines = [line for line in example.splitlines() if line.strip() and not line.startswith("#")]
+            self.assertLessEqual(len(lines), 10)
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(compile(example, "docs/library.md", "exec"), {})  # noqa: S102
+            self.assertEqual(out.getvalue(), re.search(r"# Prints: (.*)", example).group(1) + "\n")
 
 
 if __name__ == "__main__":
