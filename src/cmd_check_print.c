@@ -51,10 +51,27 @@ __attribute__((format(printf, 2, 3))) static void say(const char *label, const c
     paragraph(label, plain_text(words));
 }
 
+static void print_split(const sys *s) {
+    const split_control *c = &s->fit.split;
+    if (!c->on)
+        return;
+    say("commands", "of the common mirror: fitted to the phase in %d direction%s, %.4g ms old",
+        s->fit.ndir, text_plural(s->fit.ndir), 1e3 * sys_common_delay(s));
+    say("", "of a target's: from %s%s, %.4g ms old",
+        c->residual ? "residual slopes" : "pseudo-open-loop slopes",
+        c->residual  ? ""
+        : c->unknown ? "; the common mirror's current shape is unknown to them"
+                     : "; the common mirror's current shape is known to them",
+        1e3 * s->delay);
+    if (c->shift[0] != 0 || c->shift[1] != 0 || c->rot != 0 || c->scale != 1)
+        say("", "sensors see the common mirror at (%.4g, %.4g) m, %.4g deg, %.6g times its size",
+            c->shift[0], c->shift[1], c->rot * 180 / M_PI, c->scale);
+}
+
 static void print_sensors(const sys *s) {
     printf("sensors         %-20s %-4s %6s %12s  %s\n", "name", "type", "nssp", "measurements",
            "direction [\"]");
-    for (int w = 0; w < s->nsensor && w < MOST_SENSORS; w++) {
+    for (int w = 0; w < sys_stars(s) && w < MOST_SENSORS; w++) {
         const sensor *k = &s->sensors[w];
         char name[sizeof k->name];
         memcpy(name, k->name, sizeof name);
@@ -62,12 +79,12 @@ static void print_sensors(const sys *s) {
                k->lgs ? "LGS" : "NGS", k->nssp, 2 * k->nsub, k->dir[0] * ARCSEC_PER_RAD,
                k->dir[1] * ARCSEC_PER_RAD);
     }
-    if (s->nsensor > MOST_SENSORS)
-        say("", "and %d more", s->nsensor - MOST_SENSORS);
-    for (int w = 0; w < s->nsensor && w < MOST_SENSORS && sys_has_own_delays(s); w++)
+    if (sys_stars(s) > MOST_SENSORS)
+        say("", "and %d more", sys_stars(s) - MOST_SENSORS);
+    for (int w = 0; w < sys_stars(s) && w < MOST_SENSORS && sys_has_own_delays(s); w++)
         say(w == 0 ? "delays" : "", "%d %.4g ms from the middle of a frame of %.4g ms", w,
             1e3 * sys_delay_of(s, &s->sensors[w]), 1e3 * s->sensors[w].noise.frame_time);
-    say("measurements", "%zu in all", s->m);
+    say("measurements", "%zu in all", sys_slopes(s));
     say("truth sensor", "%d subapertures across, %zu measurements", s->ts.nssp, s->t);
     if (s->fit.nmirror == 0)
         say("DM", "%d actuators, pitch %.3f m", s->dm.nact, s->dm.pitch);
@@ -75,7 +92,8 @@ static void print_sensors(const sys *s) {
         say(i == 0 ? "mirrors" : "", "at %.0f m: %d actuators, pitch %.3f m, %d across",
             s->fit.mirrors[i].altitude, s->fit.mirrors[i].nact, s->fit.mirrors[i].pitch,
             s->fit.mirrors[i].nssp + 1);
-    if (s->fit.ndir > 0)
+    print_split(s);
+    if (sys_shares(s))
         say("commands", "shared by all targets, fitted to the phase in %d direction%s", s->fit.ndir,
             text_plural(s->fit.ndir));
 }
@@ -87,7 +105,7 @@ static void print_pupil(const sys *s) {
     if (s->pupil == NULL)
         return;
     const int segments = pupil_segment_count(s->pupil, &centres);
-    for (int w = 0; w < s->nsensor; w++) {
+    for (int w = 0; w < sys_stars(s); w++) {
         const sensor *o = &s->sensors[w];
         for (int k = 0; k < o->nssp * o->nssp; k++)
             dark += sys_subaperture_valid(o->nssp, s->obs, k % o->nssp, k / o->nssp);
@@ -383,7 +401,7 @@ static void describe_light(const sensor *o, char *out, size_t n) {
 static void print_noise(const sys *s, const profile *p) {
     printf("noise           %-14s %-13s %9s %13s %11s\n", "of a slope", "light", "photons",
            "spot [arcsec]", "noise [mas]");
-    for (int w = 0; w < s->nsensor && w < MOST_SENSORS; w++) {
+    for (int w = 0; w < sys_stars(s) && w < MOST_SENSORS; w++) {
         noise_figures f;
         char spot[32], photons[32], noise[32], light[32];
         matcov_noise_figures(s, p, w, &f);
@@ -400,7 +418,7 @@ static void print_noise(const sys *s, const profile *p) {
         printf("%8d        %-14.14s %-13.13s %9s %13s %11s\n", w, s->sensors[w].name, light,
                photons, spot, noise);
     }
-    for (int w = 0; w < s->nsensor && w < MOST_SENSORS; w++)
+    for (int w = 0; w < sys_stars(s) && w < MOST_SENSORS; w++)
         if (s->sensors[w].noise.corrected && !(s->sensors[w].noise.core > 0))
             printf("%8sspot of %d: as without correction; a run finds the Strehl ratio of a "
                    "subaperture\n",
@@ -500,7 +518,7 @@ static void write_photometry(json *j, const sensor_noise *n) {
 /* What the noise model makes of each star under the first exposure's profile. */
 static void write_stars(json *j, const sys *s, const profile *p) {
     json_array(j, "stars");
-    for (int w = 0; w < s->nsensor; w++) {
+    for (int w = 0; w < sys_stars(s); w++) {
         noise_figures f;
         matcov_noise_figures(s, p, w, &f);
         json_object(j, NULL);
@@ -536,13 +554,13 @@ status check_json(const check_facts *f) {
     text verdict = {0}, slurm = {0};
     json j;
     json_to(&j, stdout);
-    json_integer(&j, "sensors", u->s.nsensor);
+    json_integer(&j, "sensors", sys_stars(&u->s));
     write_stars(&j, &u->s, atmos_profile_at(&u->a, u->a.exposure_time[0]));
     json_number(&j, "pupil_area_m2", sys_area(&u->s));
     json_number(&j, "pupil_peak", sys_peak(&u->s));
     if (u->map.map.path != NULL)
         json_number(&j, "static_map_rms_m", u->map.rms);
-    json_integer(&j, "measurements", (long long)u->s.m);
+    json_integer(&j, "measurements", (long long)sys_slopes(&u->s));
     json_integer(&j, "truth_measurements", (long long)u->s.t);
     json_integer(&j, "actuators", sys_commands(&u->s));
     json_integer(&j, "targets", setup_wanted(u)->ntarget);

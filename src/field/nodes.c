@@ -254,8 +254,8 @@ static void check_star(field *f, const double at[2]) {
 }
 
 static status take_stars(const sys *s, field *f) {
-    const status st = ALLOC(f->star, (size_t)s->nsensor, "stars");
-    for (int w = 0; st == MOAO_OK && w < s->nsensor; w++)
+    const status st = ALLOC(f->star, (size_t)sys_stars(s), "stars");
+    for (int w = 0; st == MOAO_OK && w < sys_stars(s); w++)
         if (!s->sensors[w].lgs) {
             f->star[f->nstar][0] = s->sensors[w].dir[0];
             f->star[f->nstar++][1] = s->sensors[w].dir[1];

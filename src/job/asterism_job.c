@@ -130,6 +130,10 @@ done:
 }
 
 static status check_delays(const params *par) {
+    if (par->mode == MODE_SPLIT)
+        return status_fail(MOAO_INPUT,
+                           "mode: split: the search knows no common mirror, expected mode=moao or "
+                           "a mode of one set of mirrors");
     for (int w = 0; w < par->sensors.n; w++)
         if (params_given(par->sensors.v[w].delay))
             return status_fail(MOAO_INPUT,

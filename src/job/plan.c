@@ -9,6 +9,7 @@
 #include "matcov/matcov.h"
 #include "tor/command.h"
 #include "tor/rows.h"
+#include "tor/split.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ static bool fp16_columns(const request *q, bool gpu) {
  * reconstructor, and a sample one. */
 static bool mixed_pays(const request *q) {
     const double m = (double)q->s->m, ntor = q->a->ntor, ne = q->a->nexposure,
-                 nt = q->s->fit.ndir > 0 ? 1 : q->s->ntarget, /* one W for all */
+                 nt = sys_shares(q->s) ? 1 : q->s->ntarget, /* one W for all */
         samples = ntor + (ne - ntor) / q->par->compute_mixed_samples;
     const double saved = nt * ne * (1 - 1.0 / MACHINE_FP16_EXPOSURE) +
                          2 * nt * ntor * (1 - 1.0 / MACHINE_FP16_SOLVE) -
@@ -200,13 +201,15 @@ static void count_ranks(const request *q, const machine *k, int g, int kg, plan 
     const size_t m = s->m, t = sys_fit_rows(s), v = (size_t)sys_commands(s), w = p->width,
                  d = sizeof(double);
     const size_t nl = (v + (size_t)g - 1) / (size_t)g,
-                 ld = (size_t)(s->fit.ndir > 0 ? 1 : kg) * nl; /* shared: one W */
+                 ld = (size_t)(sys_shares(s) ? 1 : kg) * nl; /* shared: one W */
     const size_t ngroup = (size_t)(nrank / g), chunk = ngroup * (size_t)kg;
     p->memory[PLAN_HOST].n = 0;
     add_host(p, "program and libraries", k->base);
     add_host(p, s->fit.phase ? "command matrix F" : "command matrix D+",
              command_bytes(v, sys_fit_columns(s), p->way, o->phase));
     add_host(p, "PSF plans and fitting errors", q->psf);
+    if (s->fit.split.on)
+        add_host(p, "commands behind a common mirror", split_bytes(s, p->width));
     add_host(p, "tables of covariances", q->tables + (size_t)kg * q->target_tables);
     linop_bytes(s, p);
     add_host(p, "reconstructors W", ld * m * d);
@@ -286,7 +289,7 @@ static void choose_chunk(const request *q, const machine *m, int chunk, plan *p)
     const int g = p->group_size, ngroup = nrank / g, nl = ceil_div(sys_commands(s), g);
     int kg = ceil_div(s->ntarget, ngroup),
         most = MACHINE_ROWS_PER_RANK / nl > 1 ? MACHINE_ROWS_PER_RANK / nl : 1;
-    if (chunk > 0 || s->fit.ndir > 0) /* one W for all */
+    if (chunk > 0 || sys_shares(s)) /* one W for all */
         most = chunk > 0 ? ceil_div(chunk, ngroup) : kg;
     kg = kg < most ? kg : most;
     for (int low = 1, high = kg; low < high; kg = low) { /* the most that fit */
@@ -350,7 +353,7 @@ static void count_work(const request *q, plan *p) {
     if (o->budget)
         p->flops[STAGE_SETUP] += mirror_budget_flops(s, o);
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
-    const double nw = s->fit.ndir > 0 ? p->nchunk : nt; /* W, and Y of an exposure */
+    const double nw = sys_shares(s) ? p->nchunk : nt; /* W, and Y of an exposure */
     p->flops[STAGE_SOLVE] =
         ntor * nw * (2 * v * m * m + 2 * v * of.solve * sys_fit_directions(s) * m);
     p->flops[STAGE_EXPOSURE] = ne * (nw * (v * m * m + 2 * v * v * m + of.end) +
@@ -412,11 +415,11 @@ static void estimate(const request *q, const machine *k, plan *p) {
     const double image =
         o->nlambda * grid * grid * log2(grid) * MACHINE_TRANSFORM / (device ? 10 * n : n);
     const double once = (v * m * m + 2 * v * v * m) * product; /* Y */
-    if (s->fit.ndir > 0) {
+    if (sys_shares(s)) {
         p->time.common += once;
         p->time.solve *= p->nchunk / nt;
     }
-    p->time.exposure = uneven * ((s->fit.ndir > 0 ? 0 : once) + 2 * v * rows * m * product +
+    p->time.exposure = uneven * ((sys_shares(s) ? 0 : once) + 2 * v * rows * m * product +
                                  looked * m * entry + image);
     p->time.start = MACHINE_START + p->flops[STAGE_SETUP] * flop;
     p->time.total =
@@ -455,6 +458,8 @@ static void count_host(const request *q, const machine *k, int kg, plan *p) {
     add_host(p, "command matrix D+ and its making",
              command_bytes(v, sys_fit_columns(s), p->way, true) + q->command);
     add_host(p, "PSF plans and fitting errors", q->psf);
+    if (s->fit.split.on)
+        add_host(p, "commands behind a common mirror", split_bytes(s, p->width));
     add_host(p, "sampled residual", 2 * v * (size_t)q->par->compute_residual_columns * d);
     if (q->o->budget)
         add_host(p, "error budget", mirror_budget_bytes(s) + (size_t)kg * budget_target_bytes(s));

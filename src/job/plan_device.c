@@ -57,7 +57,7 @@ static void count(const request *q, const linop_pair *pair, size_t asked, plan *
     p->fixed = p->target = p->least = 0;
     p->width = width_of(pair, m, asked);
     linop_bytes(s, p);
-    if (s->fit.ndir > 0) { /* all targets have one W */
+    if (sys_shares(s)) { /* all targets have one W */
         plan_add(p, p->per_target, p->target);
         p->per_target = "tables of a target";
         p->target = q->target_tables;

@@ -385,8 +385,8 @@ done:
 void run_announce(const run *r) {
     const sys *s = &r->u.s;
     const comm *c = r->c;
-    progress_note("%d sensor%s, %zu measurements, %d actuators", s->nsensor,
-                  text_plural(s->nsensor), s->m, sys_commands(s));
+    progress_note("%d sensor%s, %zu measurements, %d actuators", sys_stars(s),
+                  text_plural(sys_stars(s)), sys_slopes(s), sys_commands(s));
     if (r->u.sampled)
         progress_note("%d targets from %d nodes %.1f arcsec apart, %d of them targets to compare "
                       "with",

@@ -252,7 +252,7 @@ done:
 static void warn_bands(const setup *u) {
     const sensor *first = NULL;
     int n = 0;
-    for (int i = 0; i < u->s.nsensor; i++) {
+    for (int i = 0; i < sys_stars(&u->s); i++) {
         const sensor *o = &u->s.sensors[i];
         if (o->noise.variance >= 0 || o->noise.photons > 0 || !(o->noise.zero > 0) ||
             u->par->sensors.v[i].band != BAND_AUTO)
@@ -277,7 +277,7 @@ static void warn_floor(const setup *u) {
     const sensor *first = NULL;
     noise_figures of = {0};
     int n = 0;
-    for (int w = 0; w < u->s.nsensor; w++) {
+    for (int w = 0; w < sys_stars(&u->s); w++) {
         noise_figures f;
         matcov_noise_figures(&u->s, p, w, &f);
         if (!(f.raised > 0))

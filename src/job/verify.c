@@ -135,11 +135,13 @@ static status check(verify *v, obsseq *o, int e, bool mixed, const profile *p, c
     comm_sum(v->c, v->look.share, n);
     for (size_t k = 0; k < n; k++)
         shares = shares || v->look.share[k] != 0;
-    const residual_check_forms before = {a, a + n, shares ? a + 2 * n : NULL, a + 3 * n},
+    const bool split = v->s->fit.split.on; /* its W follows from two that tor_solve samples */
+    const residual_check_forms before = {a, split ? NULL : a + n, shares ? a + 2 * n : NULL,
+                                         a + 3 * n},
                                now = {a + 4 * n, phase ? NULL : a + 5 * n, phase ? a + 6 * n : NULL,
                                       a + 7 * n};
     TRY(obsseq_forms(o, p0, false, &v->look, &before));
-    for (int k = 0; k < v->look.n; k++)
+    for (int k = 0; k < v->look.n && !split; k++)
         TRY(judge(v, e, k, VERIFY_W, before.cmm[k] - before.ctm[k],
                   fabs(before.cmm[k]) + fabs(before.ctm[k]), of_w));
     TRY(obsseq_forms(o, p, true, &v->look, &now));

@@ -191,6 +191,47 @@ static void pupil_header(fitsout *o, const maps_data *m) {
                  "[mas] rms tilt of the segments along an axis");
 }
 
+/* Of a split system: delays, slopes, what the model of the common mirror lacks. */
+static void split_header(fitsout *o, const maps_data *m) {
+    const split_control *c = &m->s->fit.split;
+    fitsout_real(o, "COMDEL", sys_common_delay(m->s), "[s] delay of the common mirror");
+    fitsout_text(o, "SPLSLOPE", c->residual ? "residual" : "pseudo_open",
+                 "slopes of a target's mirror: split.slopes");
+    fitsout_text(o, "SPLKNOWN",
+                 c->residual  ? "none"
+                 : c->unknown ? "unknown"
+                              : "known",
+                 "common mirror's shape: split.common");
+    fitsout_real(o, "SPLSHX", c->shift[0], "[m] sensors see the common mirror shifted");
+    fitsout_real(o, "SPLSHY", c->shift[1], "[m] the same along y");
+    fitsout_real(o, "SPLROT", c->rot * 180 / M_PI, "[deg] and rotated");
+    fitsout_real(o, "SPLSCALE", c->scale, "and magnified");
+}
+
+/* Mirrors, and what their commands are fitted to. */
+static void corrector_header(fitsout *o, const maps_data *m) {
+    const sys *s = m->s;
+    char key[16];
+    static const char *const mode[] = {"moao", "glao", "ltao", "mcao", "split"};
+    fitsout_text(o, "MODE", mode[m->par->mode], "what corrects a target: mode");
+    if (s->fit.ndir > 0)
+        fitsout_integer(o, "NOPTIM", s->fit.ndir, "directions that shared commands are fitted to");
+    if (s->fit.nmirror > 0)
+        fitsout_integer(o, "NMIRROR", s->fit.nmirror,
+                        s->fit.split.on ? "mirrors: common, of each target"
+                                        : "mirrors that targets share");
+    for (int i = 0; i < s->fit.nmirror && i < 99; i++) {
+        snprintf(key, sizeof key, "MIRALT%d", i + 1);
+        fitsout_real(o, key, s->fit.mirrors[i].altitude, "[m] altitude, along the line of sight");
+        snprintf(key, sizeof key, "MIRPIT%d", i + 1);
+        fitsout_real(o, key, s->fit.mirrors[i].pitch, "[m] pitch of its actuators");
+    }
+    if (s->fit.split.on)
+        split_header(o, m);
+    fitsout_text(o, "FIT", m->par->reconstructor_fit == FIT_PHASE ? "phase" : "slopes",
+                 "what commands are fitted to: reconstructor.fit");
+}
+
 void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments) {
     const sys *s = m->s;
     char key[24];
@@ -204,8 +245,8 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
     maps_sky_header(o, m);
     fitsout_real(o, "LOOPDEL", s->delay, "[s] delay of the loop");
     motion_header(o, m->par);
-    fitsout_integer(o, "NSENSOR", s->nsensor, "wavefront sensors");
-    fitsout_integer(o, "NMEAS", (long)s->m, "measurements");
+    fitsout_integer(o, "NSENSOR", sys_stars(s), "wavefront sensors");
+    fitsout_integer(o, "NMEAS", (long)sys_slopes(s), "measurements");
     fitsout_integer(o, "TSNSSP", s->ts.nssp, "subapertures across, truth sensor");
     fitsout_integer(o, "NACT", sys_commands(s), "actuators");
     fitsout_integer(o, "NTARGET", m->ntarget, "targets");
@@ -220,20 +261,7 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
         if (m->par->images.width[i] > 0)
             fitsout_text(o, key, m->par->images.name[i], "that the images are integrated over");
     }
-    static const char *const mode[] = {"moao", "glao", "ltao", "mcao"};
-    fitsout_text(o, "MODE", mode[m->par->mode], "what corrects a target: mode");
-    if (s->fit.ndir > 0)
-        fitsout_integer(o, "NOPTIM", s->fit.ndir, "directions that shared commands are fitted to");
-    if (s->fit.nmirror > 0)
-        fitsout_integer(o, "NMIRROR", s->fit.nmirror, "mirrors that targets share");
-    for (int i = 0; i < s->fit.nmirror && i < 99; i++) {
-        snprintf(key, sizeof key, "MIRALT%d", i + 1);
-        fitsout_real(o, key, s->fit.mirrors[i].altitude, "[m] altitude, along the line of sight");
-        snprintf(key, sizeof key, "MIRPIT%d", i + 1);
-        fitsout_real(o, key, s->fit.mirrors[i].pitch, "[m] pitch of its actuators");
-    }
-    fitsout_text(o, "FIT", m->par->reconstructor_fit == FIT_PHASE ? "phase" : "slopes",
-                 "what commands are fitted to: reconstructor.fit");
+    corrector_header(o, m);
     write_average(o, m);
     write_facts(o, m);
     for (; *comments != NULL; comments++)
@@ -402,7 +430,7 @@ static void guidestar_cells(fitsout *o, const maps_data *m, const profile *first
 void maps_table_guidestars(fitsout *o, const maps_data *m) {
     char form[32];
     size_t longest = 32;
-    for (int w = 0; w < m->s->nsensor; w++)
+    for (int w = 0; w < sys_stars(m->s); w++)
         widen(&longest, m->s->sensors[w].name);
     snprintf(form, sizeof form, "%zuA", longest);
     const fitsout_column columns[] = {
@@ -435,9 +463,9 @@ void maps_table_guidestars(fitsout *o, const maps_data *m) {
     const int ncol = (int)(sizeof columns / sizeof *columns) - (maps_on_sky(m) ? 0 : 2);
     const sys *s = m->s;
     const profile *first = atmos_profile_at(m->a, m->a->exposure_time[0]);
-    fitsout_table(o, "GUIDESTARS", s->nsensor, ncol, columns);
+    fitsout_table(o, "GUIDESTARS", sys_stars(s), ncol, columns);
     fitsout_comment(o, "Noise and spots: under the profile of the first exposure.");
-    for (int w = 0; w < s->nsensor; w++)
+    for (int w = 0; w < sys_stars(s); w++)
         guidestar_cells(o, m, first, w, ncol - 1);
 }
 

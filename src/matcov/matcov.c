@@ -157,6 +157,15 @@ static void add_noise(const matcov *mc, int w, size_t i0, size_t ni, size_t j0, 
     }
 }
 
+/* Reconstructors of a split system know no time: each half of the sensors has its own. */
+static void part_delays(size_t half, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
+                        size_t ld) {
+    for (size_t j = 0; j < nj; j++)
+        for (size_t i = 0; i < ni; i++)
+            if ((i0 + i < half) != (j0 + j < half))
+                a[i + j * ld] = 0;
+}
+
 status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size_t j0, size_t nj,
                      double *a, size_t ld) {
     fill_source src = {.rows = mc->feet,
@@ -170,6 +179,8 @@ status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size
     status st = fill_block(&src, i0, ni, j0, nj, a, ld);
     for (int w = 0; with & MATCOV_NOISE && st == MOAO_OK && w < mc->nsensor; w++)
         add_noise(mc, w, i0, ni, j0, nj, a, ld);
+    if (mc->s->fit.split.delayed && mc->p->still)
+        part_delays(mc->s->m / 2, i0, ni, j0, nj, a, ld);
     return st;
 }
 

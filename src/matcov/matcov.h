@@ -122,6 +122,17 @@ bool slope_pairs_next(const sys *s, int64_t j, int64_t n, int64_t most, slope_pa
  * Local. */
 status matcov_fill_interaction(const sys *s, double *d, size_t ld);
 
+/* How sensors see a mirror, against the place that its commands are computed with. */
+typedef struct {
+    double shift[2], rot, scale; /* [m], counterclockwise [rad], about the pupil's centre */
+} matcov_placement;
+/* Local. Slopes that a unit command of each actuator makes on the guide stars' sensors (sys_stars),
+ * g(measurement, actuator), leading dimension ld [arcsec/m]: of `points` between their two points,
+ * else the mean gradient over the lit part; seen in the direction of the star, with its cone. 0
+ * where the mirror is at or above the star. MOAO_MEMORY. */
+status matcov_fill_mirror(const sys *s, const dmirror *dm, const matcov_placement *at, double *g,
+                          size_t ld);
+
 /* D' as a filter, of which the places are those of s. f->reach 0: the influence functions are so
  * wide that more than BACKEND_REACH subapertures on each side of an actuator matter in double
  * precision, and there is none. Local. */

@@ -27,11 +27,19 @@ typedef struct {
 static const double axis[2] = {0, 0}, all = 1; /* where each target has its own direction */
 
 static const double *direction_of(const sys *s, int d) {
-    return s->fit.ndir > 0 ? s->fit.dir[d] : axis;
+    return d < s->fit.ndir ? s->fit.dir[d] : axis;
 }
 
 static const double *weight_of(const sys *s, int d) {
-    return s->fit.ndir > 0 ? &s->fit.weight[d] : &all;
+    return d < s->fit.ndir ? &s->fit.weight[d] : &all;
+}
+
+/* Commands that are fitted to direction d: of a split system those of the common mirror, and those
+ * of the target's to the last one. */
+static void commands_of(const sys *s, int d, int *a0, int *a1) {
+    const int first = s->fit.split.on ? s->fit.mirrors[1].first : 0;
+    *a0 = s->fit.split.on && d == s->fit.ndir ? first : 0;
+    *a1 = s->fit.split.on && d < s->fit.ndir ? first : sys_commands(s);
 }
 
 /* m += the terms that hold what the pupil does not see. */
@@ -56,7 +64,11 @@ static status factor_normal(const job *k) {
         psf_aim(k->p, direction_of(k->s, d));
         memset(k->g, 0, size * sizeof *k->g);
         TRY(mirror_shapes(k->p, k->v, k->mean + (size_t)d * v, k->g));
-        cblas_daxpy((int)size, *weight_of(k->s, d), k->g, 1, k->m, 1);
+        int a0, a1;
+        commands_of(k->s, d, &a0, &a1);
+        for (int a = a0; a < a1; a++)
+            cblas_daxpy(a1 - a0, *weight_of(k->s, d), k->g + (size_t)a * v + a0, 1,
+                        k->m + (size_t)a * v + a0, 1);
     }
     TRY(regularise(k));
     dpotrf_("L", &k->v, k->m, &k->v, &info);
@@ -74,7 +86,9 @@ static status fill_shapes(const job *k, int d, int j0, int j1, double *f) {
     const size_t v = (size_t)k->v;
     const double n = k->np, w = *weight_of(k->s, d), *mean = k->mean + (size_t)d * v;
     double *strip = NULL;
+    int a0, a1;
     status st = MOAO_OK;
+    commands_of(k->s, d, &a0, &a1);
     psf_aim(k->p, direction_of(k->s, d));
     for (int j = 0; j < psf_lattice_rows(k->p); j++) {
         const psf_strip size = psf_influence(k->p, j, NULL);
@@ -87,9 +101,9 @@ static status fill_shapes(const job *k, int d, int j0, int j1, double *f) {
             double *column = f + (size_t)(z.first + i - j0) * v;
             if (z.first + i < j0 || z.first + i >= j1)
                 continue;
-            for (size_t a = 0; a < v; a++)
+            for (int a = a0; a < a1; a++)
                 column[a] = -w * mean[a] / n;
-            for (int a = 0; a < z.nact; a++)
+            for (int a = z.act < a0 ? a0 - z.act : 0; a < z.nact && z.act + a < a1; a++)
                 column[z.act + a] += w * strip[(size_t)i * (size_t)z.nact + (size_t)a] / n;
         }
     }

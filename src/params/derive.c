@@ -182,6 +182,7 @@ status sys_init(const params *par, sys *s) {
         set_sensor(par, &par->sensors.v[w], 1 / cos(s->zenith), &s->sensors[w]);
         s->ts.gradient = s->ts.gradient || s->sensors[w].gradient;
     }
+    TRY(params_split_delays(par, s));
     TRY(set_targets(par, s));
     TRY(set_pupil(par, s));
     TRY(sys_derive(s));

@@ -66,13 +66,15 @@ typedef sensor_list param_sensors;
 typedef profile_list param_profiles;
 typedef sensor_keys param_sensor_keys;
 
-enum { SENSOR_NGS, SENSOR_LGS };                     /* sensors[].type */
-enum { RESIDUAL_PHASE, RESIDUAL_SENSOR };            /* psf.residual */
-enum { MODE_MOAO, MODE_GLAO, MODE_LTAO, MODE_MCAO }; /* mode */
-enum { FIT_SLOPES, FIT_PHASE };                      /* reconstructor.fit */
-enum { AVERAGE_AUTO, AVERAGE_EXACT, AVERAGE_MEAN };  /* psf.average, as psf_average_kind */
-enum { NOISE_PUBLISHED, NOISE_GAUSSIAN };            /* sensors[].noise_model */
-enum { SLOPE_GRADIENT, SLOPE_POINTS };               /* sensors[].slope */
+enum { SENSOR_NGS, SENSOR_LGS };                                 /* sensors[].type */
+enum { RESIDUAL_PHASE, RESIDUAL_SENSOR };                        /* psf.residual */
+enum { MODE_MOAO, MODE_GLAO, MODE_LTAO, MODE_MCAO, MODE_SPLIT }; /* mode */
+enum { FIT_SLOPES, FIT_PHASE };                                  /* reconstructor.fit */
+enum { SPLIT_PSEUDO_OPEN, SPLIT_RESIDUAL };                      /* split.slopes */
+enum { SPLIT_KNOWN, SPLIT_UNKNOWN };                             /* split.common */
+enum { AVERAGE_AUTO, AVERAGE_EXACT, AVERAGE_MEAN }; /* psf.average, as psf_average_kind */
+enum { NOISE_PUBLISHED, NOISE_GAUSSIAN };           /* sensors[].noise_model */
+enum { SLOPE_GRADIENT, SLOPE_POINTS };              /* sensors[].slope */
 /* sensors[].band: its words after `auto` are those of photometry.h; sensors[].photometry */
 enum { BAND_AUTO };
 enum { PHOTOMETRY_AUTO, PHOTOMETRY_BANDS, PHOTOMETRY_PUBLISHED };
@@ -157,6 +159,9 @@ const char *params_mistake(int i);
 status sys_init(const params *par, sys *s);
 /* Local. The correctors of `par` into s->fit, after sys_derive. */
 status params_set_correctors(const params *par, sys *s);
+/* Local. The delay is that of the targets' mirror; sensors once more as the common mirror's commands have them, where mode: split has two
+ * delays; before sys_derive. MOAO_MEMORY. */
+status params_split_delays(const params *par, sys *s);
 status atmos_init(const params *par, const sys *s, atmos *a);
 
 /* par->images from psf.wavelengths and psf.bands, which params_load has checked: after a change of

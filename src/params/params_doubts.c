@@ -42,7 +42,7 @@ static const double SMALL_BOX = 0.1;  /* of the diffraction limit */
 
 /* Frames typed for seconds. */
 static void warn_loop(const params *par, const sys *s, warnings *w) {
-    const double frame = s->nsensor > 0 ? s->sensors[0].noise.frame_time : NAN;
+    const double frame = sys_stars(s) > 0 ? s->sensors[0].noise.frame_time : NAN;
     const struct {
         const char *key;
         double v;
@@ -80,7 +80,7 @@ static void warn_boxes(const params *par, const sys *s, warnings *w) {
 static void warn_frames(const params *par, const sys *s, warnings *w) {
     cases late = {0}, slow = {0};
     char more[32];
-    for (int i = 0; i < s->nsensor; i++) {
+    for (int i = 0; i < sys_stars(s); i++) {
         double t = s->sensors[i].noise.frame_time;
         count(&slow, t > LONG_FRAME, i);
         count(&late,
@@ -104,7 +104,7 @@ static void warn_frames(const params *par, const sys *s, warnings *w) {
 static void warn_flux(const sys *s, warnings *w) {
     cases few = {0}, faint = {0}, weak = {0};
     char more[32];
-    for (int i = 0; i < s->nsensor; i++) {
+    for (int i = 0; i < sys_stars(s); i++) {
         const sensor *o = &s->sensors[i];
         bool used = !(o->noise.variance >= 0);
         bool dim = used && !o->lgs && o->noise.magnitude > FAINT;
@@ -136,7 +136,7 @@ static void warn_flux(const sys *s, warnings *w) {
 static void warn_bands(const params *par, const sys *s, warnings *w) {
     cases away = {0};
     char more[32];
-    for (int i = 0; i < s->nsensor; i++) {
+    for (int i = 0; i < sys_stars(s); i++) {
         const sensor_noise *n = &s->sensors[i].noise;
         const char *type = par->sensors.v[i].spectral_type;
         const bool counts = !(n->variance >= 0) && !(n->photons > 0) && n->zero > 0;
@@ -164,7 +164,7 @@ static void warn_stars(const sys *s, warnings *w) {
     cases far = {0}, twin = {0}, lattice_pairs = {0};
     int twin_of = 0, lattice_pairs_of = 0;
     char more[32];
-    for (int i = 0; i < s->nsensor; i++) {
+    for (int i = 0; i < sys_stars(s); i++) {
         const sensor *o = &s->sensors[i];
         bool star = false, name = false;
         for (int j = 0; j < i; j++) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const mode_name[] = {"moao", "glao", "ltao", "mcao"};
+static const char *const mode_name[] = {"moao", "glao", "ltao", "mcao", "split"};
 
 /* A mistake at a key, or where the mode is. */
 static status fail_at(const params_loader *l, const char *key, const char *what) {
@@ -52,7 +52,8 @@ static status choose_directions(params_loader *l) {
     if (to->n == 0 && par->mode == MODE_LTAO)
         TRY(add_direction(to, axis));
     const bool given = to->n > 0;
-    for (int i = 0; par->mode == MODE_GLAO && !given && i < par->sensors.n; i++)
+    for (int i = 0;
+         (par->mode == MODE_GLAO || par->mode == MODE_SPLIT) && !given && i < par->sensors.n; i++)
         TRY(add_direction(to, par->sensors.v[i].direction));
     if (par->mode == MODE_LTAO && to->n != 1)
         return fail_at(l, "optimise.list",
@@ -122,21 +123,145 @@ done:
     return st;
 }
 
+/* FP16, compressed factors and products by pairs of sensors have no commands that follow from
+ * others; auto is what has. */
+static status choose_exact(params_loader *l) {
+    params *par = l->par;
+    static const char *const product[] = {"exact", "fp16", "toeplitz"}, *const factor[] = {
+                                                                            "dense", "host", "tlr",
+                                                                            "tlr_host"};
+    char what[160];
+    if (par->compute_precision == PRECISION_PARAM_MIXED)
+        return fail_at(l, "compute.precision",
+                       "mixed beside mode: split, which FP16 does not compute; expected double or "
+                       "auto");
+    if (par->compute_product != PRODUCT_PARAM_EXACT && par->compute_product != PRODUCT_PARAM_AUTO) {
+        snprintf(what, sizeof what,
+                 "%s beside mode: split, which it does not compute; expected exact or auto",
+                 product[par->compute_product]);
+        return fail_at(l, "compute.product", what);
+    }
+    if (par->compute_factor != FACTOR_PARAM_DENSE && par->compute_factor != FACTOR_PARAM_AUTO) {
+        snprintf(what, sizeof what,
+                 "%s beside mode: split, which it does not compute; expected dense or auto",
+                 factor[par->compute_factor]);
+        return fail_at(l, "compute.factor", what);
+    }
+    par->compute_precision = PRECISION_PARAM_DOUBLE;
+    par->compute_product = PRODUCT_PARAM_EXACT;
+    par->compute_factor = FACTOR_PARAM_DENSE;
+    return MOAO_OK;
+}
+
+static void swap(real_list *v) {
+    const double first = v->v[0];
+    v->v[0] = v->v[1];
+    v->v[1] = first;
+}
+
+static status append(real_list *v, double value) {
+    double *grown = realloc(v->v, (size_t)(v->n + 1) * sizeof *grown);
+    if (grown == NULL)
+        return status_fail(MOAO_MEMORY, "no memory for mirrors");
+    grown[v->n] = value;
+    v->v = grown;
+    v->n++;
+    return MOAO_OK;
+}
+
+/* The common mirror first, then that of the targets, which is dm's where it is not in the lists. */
+static status order_split(params_loader *l) {
+    params *par = l->par;
+    text_list *of = &par->mirrors_for;
+    real_list *const all[] = {&par->mirrors_altitude, &par->mirrors_pitch, &par->mirrors_diameter,
+                              &par->mirrors_coupling, &par->mirrors_delay};
+    const double dm[] = {0, par->telescope_diameter / par->dm_nssp, par->telescope_diameter,
+                         par->dm_coupling, par->loop_delay};
+    status st = MOAO_OK;
+    if (of->n == 1) {
+        char **grown = realloc(of->v, 2 * sizeof *grown);
+        if (grown == NULL)
+            return status_fail(MOAO_MEMORY, "no memory for mirrors");
+        of->v = grown;
+        if ((of->v[1] = strdup("target")) == NULL)
+            return status_fail(MOAO_MEMORY, "no memory for mirrors");
+        of->n = 2;
+        for (int i = 0; i < 5; i++)
+            TRY(append(all[i], dm[i]));
+    } else if (strcmp(of->v[0], "target") == 0) {
+        char *first = of->v[0];
+        of->v[0] = of->v[1];
+        of->v[1] = first;
+        for (int i = 0; i < 5; i++)
+            swap(all[i]);
+    }
+    if (par->mirrors_altitude.v[1] != 0)
+        st = fail_at(l, "mirrors.altitude",
+                     "the mirror of a target is on the pupil, expected 0 for it");
+done:
+    return st;
+}
+
+/* mode: split: whose the mirrors are; the lists of them, as many as there are. */
+static status check_split(params_loader *l, int *n) {
+    params *par = l->par;
+    const text_list *of = &par->mirrors_for;
+    status st;
+    *n = of->n;
+    if (of->n < 1 || of->n > 2 || (of->n == 1 && strcmp(of->v[0], "common") != 0) ||
+        (of->n == 2 && strcmp(of->v[0], of->v[1]) == 0))
+        return fail_at(l, "mirrors.for",
+                       "expected [common, target], or [common], beside which the mirror of a "
+                       "target is that of dm");
+    TRY(choose_exact(l));
+    TRY(complete(l, "mirrors.altitude", &par->mirrors_altitude, of->n, 0));
+    st = complete(l, "mirrors.delay", &par->mirrors_delay, of->n, par->loop_delay);
+done:
+    return st;
+}
+
+/* Keys of mode: split beside another mode. */
+static status refuse_split(const params_loader *l) {
+    static const char *const key[] = {"mirrors.for",  "mirrors.delay", "split.slopes",
+                                      "split.common", "split.shift",   "split.rotation",
+                                      "split.scale"};
+    const params *par = l->par;
+    char what[120];
+    const bool asked[] = {par->mirrors_for.n > 0,
+                          par->mirrors_delay.n > 0,
+                          par->split_slopes != SPLIT_PSEUDO_OPEN,
+                          par->split_common != SPLIT_KNOWN,
+                          par->split_shift[0] != 0 || par->split_shift[1] != 0,
+                          par->split_rotation != 0,
+                          par->split_scale != 1};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked && par->mode != MODE_SPLIT; i++)
+        if (asked[i]) {
+            snprintf(what, sizeof what, "of mode: split, beside mode: %s; expected mode: split",
+                     mode_name[par->mode]);
+            return fail_at(l, key[i], what);
+        }
+    return MOAO_OK;
+}
+
 static status check_mirrors(params_loader *l) {
     params *par = l->par;
-    const int n = par->mirrors_altitude.n;
+    int n = par->mirrors_altitude.n;
     char what[160];
     status st;
+    if (par->mode == MODE_SPLIT)
+        TRY(check_split(l, &n));
     if (n == 0 && param_node(l->root, "mirrors") != NULL)
         return fail_at(l, "mirrors.altitude", "missing, expected the altitudes of the mirrors");
     if (n == 0)
         return par->mode == MODE_MCAO
                    ? fail_at(l, "mirrors.altitude", "missing, expected the mirrors of mode: mcao")
                    : MOAO_OK;
-    if (n > 1 && par->mode != MODE_MCAO)
+    if (n > 1 && par->mode != MODE_MCAO && par->mode != MODE_SPLIT)
         return fail_at(l, "mirrors.altitude", "more than one mirror, expected one, or mode=mcao");
     TRY(complete_mirrors(l, n));
-    for (int i = 0; i < n; i++) {
+    if (par->mode == MODE_SPLIT)
+        TRY(order_split(l));
+    for (int i = 0; i < par->mirrors_pitch.n; i++) {
         const int least = (int)ceil(par->telescope_diameter / par->mirrors_pitch.v[i] * (1 - 1e-9));
         if (par->mirrors_diameter.v[i] / par->mirrors_pitch.v[i] > 1000)
             return fail_at(l, "mirrors.pitch", "more than 1000 actuators across, expected fewer");
@@ -166,6 +291,7 @@ done:
 status params_check_correctors(params_loader *l) {
     params *par = l->par;
     status st;
+    TRY(refuse_split(l));
     if (par->mode == MODE_MOAO) {
         for (int i = 0; i < 2; i++) {
             const char *key = i == 0 ? "mirrors" : "optimise";
@@ -173,7 +299,7 @@ status params_check_correctors(params_loader *l) {
                 par->optimise_list.n + par->mirrors_altitude.n > 0)
                 return fail_at(l, key,
                                "of correctors that targets share, beside mode: moao, which has one "
-                               "for each target; expected mode: glao, ltao or mcao");
+                               "for each target; expected mode: glao, ltao, mcao or split");
         }
         return MOAO_OK;
     }
@@ -216,6 +342,34 @@ status params_set_correctors(const params *par, sys *s) {
         TRY(sys_derive_mirror(s, dm));
         first += dm->nact;
     }
+    if (par->mode == MODE_SPLIT)
+        s->fit.split = (split_control){.on = true,
+                                       .residual = par->split_slopes == SPLIT_RESIDUAL,
+                                       .unknown = par->split_common == SPLIT_UNKNOWN,
+                                       .delayed = s->fit.split.delayed,
+                                       .shift = {par->split_shift[0], par->split_shift[1]},
+                                       .rot = par->split_rotation,
+                                       .scale = par->split_scale};
 done:
     return st;
+}
+
+status params_split_delays(const params *par, sys *s) {
+    const int n = s->nsensor;
+    if (par->mode != MODE_SPLIT)
+        return MOAO_OK;
+    s->delay += par->mirrors_delay.v[1] - par->loop_delay;
+    if (par->mirrors_delay.v[0] == par->mirrors_delay.v[1])
+        return MOAO_OK;
+    sensor *grown = realloc(s->sensors, 2 * (size_t)n * sizeof *grown);
+    if (grown == NULL)
+        return status_fail(MOAO_MEMORY, "no memory for sensors");
+    for (int w = 0; w < n; w++) {
+        grown[n + w] = grown[w];
+        grown[n + w].late += par->mirrors_delay.v[1] - par->mirrors_delay.v[0];
+    }
+    s->sensors = grown;
+    s->nsensor = 2 * n;
+    s->fit.split.delayed = true;
+    return MOAO_OK;
 }

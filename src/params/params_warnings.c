@@ -123,15 +123,15 @@ static stray find_strays(const sys *s, int k, double (*hull)[2], double (*sorted
 }
 
 static void warn_targets(const sys *s, warnings *w) {
-    const size_t ns = (size_t)s->nsensor, nt = (size_t)s->ntarget;
+    const size_t ns = (size_t)sys_stars(s), nt = (size_t)s->ntarget;
     double(*star)[2] = malloc(ns * sizeof *star), (*hull)[2] = malloc((2 * ns + 2) * sizeof *hull);
     double(*sorted)[2] = malloc(nt * sizeof *sorted);
     double(*corner)[2] = malloc((2 * nt + 2) * sizeof *corner);
     stray out = {0};
-    for (int i = 0; star != NULL && i < s->nsensor; i++)
+    for (int i = 0; star != NULL && i < sys_stars(s); i++)
         memcpy(star[i], s->sensors[i].dir, sizeof *star);
     if (star != NULL && hull != NULL && sorted != NULL && corner != NULL)
-        out = find_strays(s, convex_hull(s->nsensor, star, hull), hull, sorted, corner);
+        out = find_strays(s, convex_hull(sys_stars(s), star, hull), hull, sorted, corner);
     if (out.n > 0)
         params_warn(w,
                     "targets: %d of %d lie outside the field spanned by the guide stars, by up to "
@@ -146,7 +146,7 @@ static void warn_targets(const sys *s, warnings *w) {
 
 static void warn_sensors(const sys *s, const atmos *a, warnings *w) {
     bool any_ngs = false;
-    for (int i = 0; i < s->nsensor; i++) {
+    for (int i = 0; i < sys_stars(s); i++) {
         const sensor *o = &s->sensors[i];
         double share = 0;
         const char *where = "";

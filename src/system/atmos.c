@@ -29,6 +29,7 @@ status profile_still(const profile *p, profile *still) {
     const size_t n = (size_t)p->nlayer;
     status st;
     *still = *p;
+    still->still = true;
     still->h = still->L0 = still->strength = still->wind[0] = still->wind[1] = NULL;
     TRY(ALLOC(still->h, n, "layers"));
     TRY(ALLOC(still->L0, n, "layers"));

@@ -4,6 +4,8 @@
 
 #include "moao/status.h"
 
+#include <stdbool.h>
+
 typedef struct {
     double time; /* start of validity [s] */
     int nlayer;
@@ -13,6 +15,7 @@ typedef struct {
     double *wind[2];  /* [nlayer] wind velocity [m/s] */
     double r0;        /* (sum of strengths)^(-3/5), along the line of sight [m]; INFINITY without
                          turbulence */
+    bool still;       /* without wind, for reconstructors (profile_still) */
     char label[64];   /* where it came from, for headers and messages */
 } profile;
 

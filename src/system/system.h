@@ -82,6 +82,18 @@ typedef struct {
     double mu;       /* regularisation of the command matrix D+ (3e-3) */
 } dmirror;
 
+/* A common mirror, fit.mirrors[0], in closed loop, and one for each target behind it in open loop,
+ * fit.mirrors[1] (mode: split, tor/split.h). */
+typedef struct {
+    bool on;
+    bool residual; /* slopes as measured behind the common mirror, else pseudo-open-loop slopes */
+    bool unknown;  /* a target's commands do not know those of the common mirror */
+    bool delayed;  /* the two have different delays: the second half of the sensors are the first
+                      ones once more, as old as the common mirror's commands have them */
+    double shift[2], rot, scale; /* how sensors see the common mirror, against its model: [m],
+                                    counterclockwise [rad], magnification */
+} split_control;
+
 typedef struct {      /* what the commands of a target are fitted to */
     bool phase;       /* the phase at points of the pupil, else the truth sensor's slopes */
     size_t points;    /* of the former */
@@ -91,6 +103,7 @@ typedef struct {      /* what the commands of a target are fitted to */
     double *weight;   /* [ndir], sum 1 */
     int nmirror;      /* mirrors that are shared by all targets; 0: sys.dm, on the pupil, is one */
     dmirror *mirrors; /* [nmirror] */
+    split_control split;
 } fit_target;
 
 typedef struct {
@@ -133,9 +146,27 @@ void sys_free(sys *s);
 static inline size_t sys_fit_rows(const sys *s) {
     return s->fit.phase ? s->fit.points : s->t;
 }
-/* Directions of which P has columns. */
+/* Directions of which P has columns: of a split system those of the common mirror, then that of the
+ * target. */
 static inline int sys_fit_directions(const sys *s) {
-    return s->fit.ndir > 0 ? s->fit.ndir : 1;
+    return s->fit.split.on ? s->fit.ndir + 1 : s->fit.ndir > 0 ? s->fit.ndir : 1;
+}
+/* Whether all targets have one set of commands. */
+static inline bool sys_shares(const sys *s) {
+    return s->fit.ndir > 0 && !s->fit.split.on;
+}
+/* Guide stars: sensors, those of another delay once. */
+static inline int sys_stars(const sys *s) {
+    return s->fit.split.delayed ? s->nsensor / 2 : s->nsensor;
+}
+/* Delay of the common mirror of a split system [s]. */
+static inline double sys_common_delay(const sys *s) {
+    return s->delay -
+           (s->fit.split.delayed ? s->sensors[s->nsensor / 2].late - s->sensors[0].late : 0);
+}
+/* Their measurements. */
+static inline size_t sys_slopes(const sys *s) {
+    return s->fit.split.delayed ? s->m / 2 : s->m;
 }
 /* Commands: rows of W of a target. */
 static inline int sys_commands(const sys *s) {

@@ -114,7 +114,7 @@ status tor_open(const comm *c, const sys *s, report *rep, const plan *p, const c
                      .width = (int64_t)p->width,
                      .one_target = (double)plan_device_bytes(p, 1)},
                .plan = p,
-               .shared = s->fit.ndir > 0,
+               .shared = sys_shares(s),
                .nsample = p->nsample < p->rows ? p->nsample : p->rows};
     t->nsample = (size_t)t->nsample < s->m ? t->nsample : (int)s->m;
     TRY(team_init(c, p->group_size, p->rows, p->width, &t->t));
@@ -125,6 +125,8 @@ status tor_open(const comm *c, const sys *s, report *rep, const plan *p, const c
     TRY(comm_agree(c, take_points(t, proj)));
     TRY(comm_agree(c, engine_load(&t->e, p->largest)));
     TRY(comm_agree(c, send_projection(t, proj)));
+    if (s->fit.split.on && p->rows == sys_commands(s))
+        TRY(comm_agree(c, split_open(s, proj, p->width, &t->split)));
     st = linop_open(&t->e, p, t->proj, &t->op);
 done:
     return st;
@@ -221,6 +223,7 @@ void tor_close(tor *t) {
         for (int i = 0; i < 2; i++)
             be->release_host(t->e.ctx, t->host[i]);
     }
+    split_close(&t->split);
     engine_close(&t->e);
     team_free(&t->t);
     free(t->w);
@@ -386,6 +389,25 @@ static int64_t sampled(const tor *t, int k) {
     return (int64_t)((double)t->e.m * (k + 0.5) / t->nsample);
 }
 
+/* Columns to which direction d of the right-hand side contributes: where the two mirrors of a split
+ * system have different delays, those as old as its own. Whether to what is there. */
+static bool right_columns(const tor *t, int d, int64_t *j0, int64_t *end) {
+    const split_control *c = &t->e.s->fit.split;
+    const bool own = c->on && d == t->e.s->fit.ndir;
+    *j0 = c->delayed && !own ? t->e.m / 2 : 0;
+    *end = c->delayed && own ? t->e.m / 2 : t->e.m;
+    return d > 0 && !(c->delayed && own);
+}
+
+/* Aims at direction d of the right-hand side of the k-th target; the last one of a split system is
+ * the target's. */
+static status aim_right(const tor *t, int k, int d) {
+    const engine *e = &t->e;
+    return e->s->fit.split.on && d == e->s->fit.ndir
+               ? e->mat->aim(tor_target(t, k), tor_direction(t, k), false)
+               : engine_aim_right(e, tor_target(t, k), d);
+}
+
 /* P Ctm0 of the k-th target where its W is solved for, and its sampled columns in the place of Y.
  */
 static status right_side(tor *t, int k) {
@@ -407,10 +429,12 @@ static status right_side(tor *t, int k) {
         TRY(tor_raw_project(t, tor_target(t, k), j, engine_width(e, j, m), 1.0, 0.0, w + j * t->ld,
                             t->ld));
     for (int d = 0; d < e->ndir && !t->raw; d++) {
-        TRY(team_agree(&t->t, engine_aim_right(e, tor_target(t, k), d)));
-        for (int64_t j = 0; j < m; j += e->width)
-            TRY(project(t, tor_target(t, k), d, t->t.row0, nlrow, j, engine_width(e, j, m), 1.0,
-                        d > 0, w + j * t->ld, t->ld, STAGE_SOLVE));
+        int64_t j0, end;
+        const bool added = right_columns(t, d, &j0, &end);
+        TRY(team_agree(&t->t, aim_right(t, k, d)));
+        for (int64_t j = j0; j < end; j += e->width)
+            TRY(project(t, tor_target(t, k), d, t->t.row0, nlrow, j, engine_width(e, j, end), 1.0,
+                        added, w + j * t->ld, t->ld, STAGE_SOLVE));
     }
     for (int i = 0; i < t->nsample; i++)
         TRY(engine_copy(e, t->y[k] + i * nlrow, w + sampled(t, i) * t->ld, nlrow));
@@ -485,6 +509,8 @@ static status solve_pass(tor *t, int k0, int n, double sum[2]) {
         TRY(sample_residual(t, k, sum));
         engine_progress(&t->e);
     }
+    for (int k = k0; k < k0 + n && t->split.of != NULL; k++)
+        TRY(split_apply(&t->split, &t->t, &t->e, tor_direction(t, k), t->w[k], t->ld));
 done:
     free(w);
     return st;

@@ -10,6 +10,7 @@
 #include "operator/operator.h"
 #include "tor/command.h"
 #include "tor/rows.h"
+#include "tor/split.h"
 
 typedef struct {
     engine e;
@@ -44,6 +45,7 @@ typedef struct {
     double **beside;             /* [nw] what the caller keeps of a target */
     backend_cov_target **target; /* [nw], or one where targets pass one by one */
     int ntarget;
+    split_commands split; /* of a common mirror in front, or {0} */
 } tor;
 
 /* Collective. Takes a device (the rank's number on its node, modulo the devices there) and memory

@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+import outlines
 from reference import ARCSEC
 from truth_reference import Truth, cov_phase, half_structure, struct
 
@@ -97,3 +98,78 @@ class Corrected(Truth):
 
     def rms(self, t=0):
         return math.sqrt(0.5 * self.residual(self.x, t).mean())
+
+
+class Split:
+    """A common mirror in closed loop in front of one for each target, by instants of drawn phase screens in which the loop is iterated.
+
+    common, own: mirrors; directions: those of the common one; delays [s] of both; placement: (shift, rotation [deg], scale) by which
+    sensors see the common mirror displaced."""
+
+    def __init__(self, case, common, own, directions, delays, placement=((0., 0.), 0., 1.), per_pitch=4):
+        self.target = Corrected(case, "points", [own], None, per_pitch)
+        self.shared = Corrected(case, "points", [common], directions, per_pitch)
+        self.common, self.own, self.delays = common, own, delays
+        self.G, self.real = self.slopes_of((0., 0.), 0., 1.), self.slopes_of(*placement)
+
+    def slopes_of(self, shift, rotation, scale):
+        """Slopes of the common mirror's actuators as sensors see it moved [arcsec/m]."""
+        turn, seen = math.radians(rotation), copy.copy(self.common)
+        seen.at = self.common.at @ np.array([[math.cos(turn), math.sin(turn)], [-math.sin(turn), math.cos(turn)]]) * scale + shift
+        seen.x0 = self.common.x0 * scale
+        out = []
+        for v in self.target.sensors:
+            place, weight, first = v.nodes(8)
+            shapes = ARCSEC * seen.shapes(v.on_layer(place, self.common.altitude), (0., 0.))
+            out += [outlines.sums(shapes * weight[:, axis:axis + 1], first, 0) for axis in (0, 1)]
+        return np.concatenate(out)
+
+    def instants(self, t, count, seed):
+        """Phases at the points, slopes of both ages: independent noise, one frozen flow."""
+        rng, c = np.random.default_rng(seed), self.target
+        root = np.linalg.cholesky(c.noise + 1e-30 * np.eye(len(c.noise)))
+        slopes = [root @ rng.standard_normal((len(c.noise), count)) for _ in self.delays]
+        phase, n = np.zeros((len(c.x), count)), np.cumsum([0] + [2 * s.nsub for s in c.sensors])
+        for l in c.layers:
+            parts, places = [c.x + np.array(c.targets[t]) / ARCSEC * l.altitude], [v.nodes(8) for v in c.sensors]
+            for delay in self.delays:
+                parts += [v.on_layer(p[0], l.altitude) + l.wind * delay for v, p in zip(c.sensors, places)]
+            at, p = np.cumsum([0] + [len(k) for k in parts]), np.concatenate(parts)
+            C = half_structure(p, p, l)
+            screen = np.linalg.cholesky(C - 1.01 * C.min() + 1e-12 * abs(C.min()) * np.eye(len(p))) \
+                @ rng.standard_normal((len(p), count))
+            phase += screen[:at[1]]
+            for k in range(2 * len(places)):
+                i = k % len(places)
+                _, weight, first = places[i]
+                phases = ARCSEC * screen[at[k + 1]:at[k + 2]]
+                for axis in (0, 1):
+                    nsub = c.sensors[i].nsub
+                    slopes[k // len(places)][n[i] + axis * nsub:n[i] + (axis + 1) * nsub] += outlines.sums(
+                        phases * weight[:, axis:axis + 1], first, 0)
+        return phase, slopes
+
+    def settle(self, s, steps=200):
+        """Commands of the common mirror by an integrator on pseudo-open-loop slopes, once it has settled."""
+        W, c = self.shared.reconstructor(0), 0.
+        c = np.zeros((len(W), s.shape[1]))
+        for _ in range(steps):
+            c += 0.5 * (W @ (s - self.real @ c + self.G @ c) - c)
+        return c
+
+    def draw(self, t, instants, known=True, residual=False):
+        """Residual phases of the instants."""
+        phase, (s1, s2) = instants
+        x, W = self.target.x, self.target.reconstructor(t)
+        A = self.own.shapes(x, (0., 0.))
+        A = A - A.mean(axis=0)
+        area = math.pi / 4 * self.target.diameter ** 2 * (1 - self.target.obscuration ** 2)
+        F = np.linalg.solve(A.T @ A / len(x) + self.own.held(area), A.T / len(x))
+        N = self.common.shapes(x, self.target.targets[t])
+        c1, then = self.settle(s1), self.settle(s2)
+        if residual:
+            c2 = W @ (s2 - self.real @ then)
+        else:
+            c = c1 if known else then
+            c2 = W @ (s2 - self.real @ c + self.G @ c) - F @ (N @ c)
+        return phase - N @ c1 - self.own.shapes(x, (0., 0.)) @ c2

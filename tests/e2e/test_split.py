@@ -1,0 +1,132 @@
+"""A common mirror in closed loop and one for each target (mode: split): published numbers of an independent computation, drawn phase
+screens in which the loop is iterated, identities."""
+# seconds: 30
+import json
+import math
+import os
+import tempfile
+import unittest
+
+import numpy as np
+
+from mirrors_reference import Mirror, Split
+from moao_case import moao, relative
+from test_mirrors import LAYERS, case, header, ring, rms, run
+
+FLOW = [(10, 0), (5, 15), (20, 10)]                         # m/s
+WIND = {"wind_speed": [math.hypot(*v) for v in FLOW], "wind_direction": [math.degrees(math.atan2(v[1], v[0])) for v in FLOW]}
+PROFILE = {**LAYERS, "layers": {**LAYERS["layers"], **WIND}}
+TARGETS = [(10, 5)]
+
+
+def split(mirrors=(), diameter=4, nssp=8, sensors=None, targets=None, **more):
+    return case(diameter, nssp, sensors or ring(4, 30, 45, 8), targets or TARGETS, mode="split", profile=PROFILE,
+                mirrors={"for": ["common", "target"], "pitch": [0.8, 0.5], **dict(mirrors)}, **more)
+
+
+# small: the common mirror is below the pupil and coarse; a laser star
+LITTLE = {"diameter": 2, "nssp": 4, "sensors": ring(2, 25, 20, 4) + ring(1, 18, 250, 4, 1e-4, type="lgs", altitude=90000, lgs_depth=0),
+          "targets": [(0, 0), (13, -6)], "optimise": {"list": [[0, 0], [20, 5]], "weights": [1, 2]}}
+GROUND = {"pitch": [0.75, 0.5], "altitude": [-300, 0], "diameter": [2.25, 2], "coupling": [0.3, 0.2], "delay": [0.006, 0.003]}
+
+
+class Values(unittest.TestCase):
+    def test_true_values(self):
+        """4 m, 4 NGS of 8 at 30 arcsec, common mirror of 0.8 m (GLAO), MOAO of 0.5 m: wavefront errors [nm] to 0.5 %."""
+        both = [0.006, 0.003]
+        cases = [("common alone", case(4, 8, ring(4, 30, 45, 8), TARGETS, mode="glao", mirrors={"altitude": 0, "pitch": 0.8}), 275.32),
+                 ("MOAO alone", case(4, 8, ring(4, 30, 45, 8), TARGETS, reconstructor={"fit": "phase"}), 153.98),
+                 ("split", split(), 154.04),
+                 ("residual slopes", split(split={"slopes": "residual"}), 157.36),
+                 ("6 and 3 ms, known", split({"delay": both}), 157.78),
+                 ("6 and 3 ms, unknown", split({"delay": both}, split={"common": "unknown"}), 161.97),
+                 ("6 and 6 ms", split({"delay": 0.006}), 167.08)]
+        for name, c, true in cases:
+            r = run(c)
+            got = rms(r)[0]
+            print("%-20s %.2f nm, true %.2f" % (name, got, true))
+            self.assertLess(abs(got / true - 1), 0.005, name)
+        self.assertEqual([header(r, k) for k in ("MODE", "FIT", "NMIRROR", "MIRPIT1", "MIRPIT2", "COMDEL", "LOOPDEL", "SPLSLOPE",
+                                                 "SPLKNOWN", "NSENSOR")],
+                         ["split", "phase", 2, 0.8, 0.5, 0.006, 0.006, "pseudo_open", "known", 4])
+
+    def test_screens(self):
+        """Slopes behind a common mirror that is not where its model has it, two delays, cone effect: the loop iterated on 2,000 drawn
+        instants, within 4 standard errors, which are below 2 %."""
+        away = {"shift": [0.1, -0.05], "rotation": 4, "scale": 1.03}
+        truth = Split(split(**LITTLE), Mirror(3, 0.75, -300., 0.3), Mirror(4, 0.5, 0., 0.2), [((0, 0), 1.), ((20, 5), 2.)],
+                      GROUND["delay"], (away["shift"], away["rotation"], away["scale"]))
+        instants = truth.instants(1, 2000, 20261127)
+        seen = []
+        for keys in ({}, {"common": "unknown"}, {"slopes": "residual"}):
+            got = rms(run(split(GROUND, **LITTLE, split={**away, **keys})))[1]
+            phase = truth.draw(1, instants, "common" not in keys, "slopes" in keys)
+            square = ((phase - phase.mean(axis=0)) ** 2).mean(axis=0)
+            mean, error = square.mean(), square.std() / math.sqrt(len(square))
+            print("%-24s %.2f nm, drawn %.2f +- %.2f" % (keys, got, 1e9 * math.sqrt(mean), 1e9 * error / 2 / math.sqrt(mean)))
+            self.assertLess(error / mean, 0.02)
+            self.assertLess(abs((got * 1e-9) ** 2 - mean), 4 * error)
+            seen.append(got)
+        placed = rms(run(split(GROUND, **LITTLE)))[1]
+        self.assertGreater(seen[0] / placed, 1.02)
+        self.assertGreater(min(abs(a / b - 1) for a, b in ((seen[0], seen[1]), (seen[0], seen[2]))), 0.01)
+
+class Identities(unittest.TestCase):
+    def test_identities(self):
+        """Two mirrors of the same actuators: MOAO, whatever the common one's delay where its commands are known. The order of mirrors and
+        the mirror of dm in place of the second change nothing, ranks nothing but rounding."""
+        both = {"delay": [0.006, 0.003]}
+        single = {k: LITTLE[k] for k in ("diameter", "nssp", "sensors", "targets")}
+        alone = run(case(**single, profile=PROFILE, reconstructor={"fit": "phase"}, loop={"delay": 0.003}))
+        for keys, delay in (({}, [0.006, 0.003]), ({"common": "unknown"}, 0.003)):
+            r = run(split({"pitch": 0.5, "delay": delay}, **LITTLE, split=keys))
+            self.assertLess(relative(r.quantity("VARIANCE"), alone.quantity("VARIANCE")), 1e-9)
+        one = run(split(both, **LITTLE))
+        turned = run(split({"for": ["target", "common"], "pitch": [0.5, 0.8], "delay": [0.003, 0.006]}, **LITTLE))
+        of_dm = run(split({"for": ["common"], "pitch": 0.8, "delay": 0.006}, **LITTLE, loop={"delay": 0.003}))
+        for other in (turned, of_dm):
+            self.assertLess(relative(other.quantity("VARIANCE"), one.quantity("VARIANCE")), 1e-9)
+        self.assertGreater(relative(alone.quantity("VARIANCE"), one.quantity("VARIANCE")), 1e-3)
+        away = {"shift": [0.1, 0], "rotation": 2}
+        for keys in (away, {**away, "slopes": "residual"}):
+            alone = run(split(GROUND, **LITTLE, split=keys), "compute.verify=full")
+            for ranks, words in ((2, []), (3, ["compute.targets_per_chunk=1"])):
+                other = run(split(GROUND, **LITTLE, split=keys), "compute.verify=full", *words, ranks=ranks)
+                self.assertLess(relative(other.quantity("VARIANCE"), alone.quantity("VARIANCE")), 1e-9)
+
+    def test_small(self):
+        """Fewer measurements than commands; mirrors of four actuators; one target and one star."""
+        for nssp, pitch, stars in ((4, [1, 0.5], ring(1, 10, 0, 1)), (2, [1, 1], ring(1, 0, 0, 2)), (2, [2, 1], ring(3, 30, 0, 1))):
+            for keys in ({}, {"slopes": "residual", "shift": [0.05, 0]}):
+                r = run(split({"pitch": pitch, "delay": [0.004, 0.002]}, 2, nssp, stars, split=keys))
+                still = run(case(2, nssp, stars, TARGETS, profile=PROFILE, reconstructor={"fit": "phase"}, loop={"delay": 0.004}))
+                self.assertTrue(np.isfinite(r.quantity("STREHL")).all())
+                self.assertLess(rms(r)[0] / rms(still)[0], 1.2)
+
+    def test_refusals(self):
+        """What does not go together, with the key, in one line."""
+        with tempfile.TemporaryDirectory() as tmp:
+            path = os.path.join(tmp, "case.yaml")
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump(split(GROUND, **LITTLE), f)
+            for word, told in (("mode=moao", "mirrors.for: of mode: split"), ("mode=glao", "mirrors.for: of mode: split"),
+                               ("mirrors.for=[target]", "expected [common, target]"), ("mirrors.for=[]", "expected [common, target]"),
+                               ("mirrors.for=[common, common]", "expected [common, target]"),
+                               ("mirrors.altitude=[0, 500]", "the mirror of a target is on the pupil"),
+                               ("mirrors.delay=[1ms, 2ms, 3ms]", "3 numbers for 2 mirrors"), ("mirrors.delay=nan", "mirrors.delay"),
+                               ("split.shift=[nan, 0]", "split.shift"), ("split.scale=0", "split.scale"),
+                               ("compute.precision=mixed", "mixed beside mode: split"), ("compute.product=fp16", "fp16 beside mode: split"),
+                               ("compute.product=toeplitz", "toeplitz beside mode: split"),
+                               ("compute.factor=tlr", "tlr beside mode: split"), ("compute.backend=gpu", "computed on CPUs alone"),
+                               ("output.budget=terms", "no error budget"), ("reconstructor.fit=slopes", "slopes beside mode: split")):
+                p = moao("check", path, word, check=False)
+                self.assertEqual(p.returncode, 2, word + p.stdout)
+                self.assertIn(told, p.stderr)
+                self.assertEqual(len(p.stderr.strip().splitlines()), 1, p.stderr)
+            p = moao("check", path, "split.rotation=1", check=True)
+            for told in ("6 ms old", "3 ms old", "sensors see the common mirror at (0, 0) m, 1 deg"):
+                self.assertIn(told, " ".join(p.stdout.split()))
+
+
+if __name__ == "__main__":
+    unittest.main()
