@@ -159,8 +159,8 @@ const char *params_mistake(int i);
 status sys_init(const params *par, sys *s);
 /* Local. The correctors of `par` into s->fit, after sys_derive. */
 status params_set_correctors(const params *par, sys *s);
-/* Local. The delay is that of the targets' mirror; sensors once more as the common mirror's commands have them, where mode: split has two
- * delays; before sys_derive. MOAO_MEMORY. */
+/* Local. The delay is that of the targets' mirror; sensors once more as the common mirror's
+ * commands have them, where mode: split has two delays; before sys_derive. MOAO_MEMORY. */
 status params_split_delays(const params *par, sys *s);
 status atmos_init(const params *par, const sys *s, atmos *a);
 
