@@ -393,6 +393,14 @@ class Case:
         from .case_asterism import search
         return search(self, catalogue, int(choose), dict(options, want=want, limit=limit, radius=radius, full=full), ranks, folder, progress)
 
+    def lab(self, port: Optional[int] = None, folder: Optional[str] = None, height: int = 900) -> "Any":
+        """See the case live: a page where stars and targets are dragged, and the map of a reduced run follows (docs/lab.md).
+
+        In a notebook the page is what a cell shows; elsewhere open `url` in a browser of this machine. `case()` of what is returned
+        is the case as it is on the page, `close()` ends it. port: None takes a free one. folder: of the run in full. Needs tornado."""
+        from .lab_server import Live
+        return Live(self, port, folder, height)
+
     def submit(self, folder: str, tasks: Optional[int] = None, nodes: Optional[int] = None, gpus: int = 0, hours: Optional[float] = None,
                options: Sequence[str] = (), dry: bool = False) -> "Any":
         """Submit the run as a job to SLURM, and give the job: job.state, job.wait() for the results, job.cancel().

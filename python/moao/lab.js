@@ -15,6 +15,8 @@ const state = {values: {}, order: facts.order, profile: 0, serial: 0, map: null,
 const minus = t => t.replace(/-/g, "−");
 const number = v => v === null || v === undefined ? "–" : minus(Math.abs(v) >= 100 ? v.toFixed(0) : Math.abs(v) >= 10 ? v.toFixed(1) : v.toFixed(3));
 const arcsec = v => minus((Math.round(v * 10) / 10).toFixed(1)) + "″";
+const power = e => e === 0 ? "1" : "10" + String(e).replace(/./g, c => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(c)]);
+const written = t => t.replace(/\bum\b/, "µm").replace("rad2", "rad²");
 const place = p => "(" + arcsec(p[0]) + ", " + arcsec(p[1]) + ")";
 const clock = s => s === null || s === undefined ? "" : s >= 90 ? Math.round(s / 60) + " min" : Math.round(s) + " s";
 function make(name, attributes, ...children) {
@@ -76,6 +78,8 @@ function movePick(pick, at) {
     putPick(pick);
 }
 function putPick(pick) {
+    const label = pick.node.querySelector("text"), right = px(pick.at[0]) > BOX.left + 0.8 * BOX.side;   // the label stays inside the map
+    if (label) { label.setAttribute("x", right ? -12 : 12); label.setAttribute("text-anchor", right ? "end" : "start"); }
     pick.node.setAttribute("transform", "translate(" + px(pick.at[0]).toFixed(2) + " " + py(pick.at[1]).toFixed(2) + ")");
     pick.node.setAttribute("aria-label", KIND[pick.kind] + pick.name + " at " + place(pick.at) + ", arrow keys move it");
 }
@@ -102,6 +106,7 @@ function makePick(pick) {
         g.addEventListener("pointerup", up, {once: true});
         g.addEventListener("pointercancel", up, {once: true});
     });
+    if (pick.kind === "target") g.addEventListener("focus", () => setCursor(pick.at));
     g.addEventListener("keydown", e => {
         const step = arrow(e);
         if (step) { movePick(pick, [pick.at[0] + step[0], pick.at[1] + step[1]]); change(WAIT); }
@@ -159,10 +164,11 @@ function bar(parent, box, table, low, high, label, across) {
         parent.append(across ? draw("rect", {x: box.x + k * box.w / n, y: box.y, width: box.w / n + 0.6, height: box.h, fill: fill})
             : draw("rect", {x: box.x, y: box.y + box.h - (k + 1) * box.h / n, width: box.w, height: box.h / n + 0.6, fill: fill}));
     }
-    for (let k = 0; k <= 4; k++) {
-        const v = low + (high - low) * k / 4, text = across ? "1e" + minus(v.toFixed(1)).replace(".0", "") : number(v);
-        parent.append(across ? draw("text", {x: box.x + box.w * k / 4, y: box.y + box.h + 14, "text-anchor": k === 0 ? "start" : k === 4 ? "end" : "middle"}, text)
-            : draw("text", {x: box.x + box.w + 5, y: box.y + box.h * (1 - k / 4) + 4}, text));
+    const steps = across ? high - low : 4;   // across: of decades
+    for (let k = 0; k <= steps; k++) {
+        const v = low + (high - low) * k / steps;
+        parent.append(across ? draw("text", {x: box.x + box.w * k / steps, y: box.y + box.h + 14, "text-anchor": k === 0 ? "start" : k === steps ? "end" : "middle"}, power(v))
+            : draw("text", {x: box.x + box.w + 5, y: box.y + box.h * (1 - k / steps) + 4}, number(v)));
     }
     if (!across) parent.append(draw("text", {transform: "translate(" + (box.x + box.w + 58) + " " + (box.y + box.h / 2) + ") rotate(-90)", "text-anchor": "middle"}, label));
 }
@@ -199,9 +205,11 @@ function fill(select, labels) {
 }
 function showMap(map, seconds) {
     state.map = map;
+    map.waves = map.waves.map(written);
+    map.quantities.forEach(q => { q.unit = written(q.unit); });
     fill(element("quantity"), map.quantities.map(q => q.label + (q.unit ? " [" + q.unit + "]" : "")));
     fill(element("wave"), map.waves);
-    element("reduction").textContent = "Reduced: " + map.order + " of " + map.full + " subapertures across, slopes between points, one exposure" +
+    element("reduction").textContent = "Reduced: " + map.order + " of " + map.full + " subapertures across, slopes between points, mean structure function, one exposure" +
         (facts.exposures > 1 ? " of " + facts.exposures : "") + "; " + map.measurements + " measurements; map from " + map.nodes + " nodes, within " +
         map.between.toExponential(0) + " of " + map.compared + " computed directions. Error against the full order: " + shortError();
     element("status").textContent = "Map of the settings shown; computed in " + seconds.toFixed(2) + " s.";
@@ -260,7 +268,7 @@ function slider(parent, o) {
         make("label", {for: id}, make("span", {text: o.label}), value), input, make("p", {class: "error", role: "alert"}));
     const show = () => {
         const v = o.get();
-        const text = minus(String(+v.toPrecision(6))) + (o.unit ? " " + o.unit : "");
+        const text = minus((+v.toPrecision(6)).toLocaleString("en")) + (o.unit ? " " + o.unit : "");
         value.textContent = text;
         input.setAttribute("aria-valuetext", text);
         box.classList.toggle("set", o.key in state.values);
@@ -312,7 +320,7 @@ function makeControls() {
     facts.sensors.forEach((s, i) => {
         if (s.magnitude !== null) plainSlider(stars, "sensors[" + i + "].magnitude", s.magnitude, {label: s.name + ", magnitude", unit: s.band === "auto" ? "mag" : s.band,
             min: Math.min(4, s.magnitude), max: Math.max(18, s.magnitude), step: 0.1});
-        if (s.lgs_return !== null) plainSlider(stars, "sensors[" + i + "].lgs_return", s.lgs_return / 1, {label: s.name + ", return", unit: "ph/m²/s",
+        if (s.lgs_return !== null) plainSlider(stars, "sensors[" + i + "].lgs_return", s.lgs_return, {label: s.name + ", return", unit: "ph/m²/s",
             min: 1e6, max: Math.max(3e7, s.lgs_return), step: 1e5});
     });
 }
@@ -373,6 +381,11 @@ function showImage(p, wave) {
     c.setAttribute("aria-label", "Point-spread function. " + words);
     state.image = p;
 }
+function meter(part) {
+    const svg = draw("svg", {viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true", height: 10});
+    svg.append(draw("rect", {x: 0, y: 1, width: (100 * part).toFixed(1), height: 8}));
+    return svg;
+}
 function drawBudget() {
     if (!state.map) return;
     const rows = state.map.quantities.filter(q => q.term).map(q => {
@@ -383,7 +396,7 @@ function drawBudget() {
     table.replaceChildren(make("tr", {}, make("th", {text: "term", scope: "col"}), make("th", {text: "field", scope: "col"}), make("th", {text: "cursor", scope: "col"}),
         make("th", {class: "bar"}, make("span", {class: "hidden", text: "bar"}))));
     for (const [label, field, here, name] of rows) table.append(make("tr", {"data-term": name}, make("td", {text: label}), make("td", {text: minus(field.toFixed(1))}),
-        make("td", {text: here === null ? "–" : minus(here.toFixed(1))}), make("td", {class: "bar"}, make("meter", {min: 0, max: top, value: Math.abs(field), "aria-hidden": "true"}))));
+        make("td", {text: here === null ? "–" : minus(here.toFixed(1))}), make("td", {class: "bar"}, meter(Math.abs(field) / top))));
 }
 
 // --- reduced against full order
@@ -460,7 +473,8 @@ async function save(small) {
 // --- start
 
 element("title").textContent = facts.title;
-element("summary").textContent = facts.diameter + " m telescope, " + facts.mode.toUpperCase() + ", " + facts.sensors.length + " sensors";
+element("summary").textContent = facts.diameter + " m telescope, " + facts.mode.toUpperCase() + ", " + facts.sensors.length + " sensors" +
+    (facts.targets.list && facts.targets.number > facts.targets.list.length ? "; the first " + facts.targets.list.length + " of " + facts.targets.number + " targets are drawn" : "");
 makeControls();
 drawField();
 showCompared();

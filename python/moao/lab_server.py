@@ -4,6 +4,7 @@ Every request has to name this host, come from its own page where a browser says
 the page or in a header of its requests. No path of a request is a path of a file: there are the page and the questions of `routes`.
 """
 import asyncio
+import atexit
 import hmac
 import html
 import json
@@ -11,6 +12,7 @@ import os
 import re
 import secrets
 import signal
+import threading
 from typing import Any, Dict, List, Optional
 
 import tornado.httpserver
@@ -202,3 +204,53 @@ def serve(case: Case, port: Optional[int] = None, output: Optional[str] = None, 
         finally:
             await server.close()
     asyncio.run(main())
+
+
+class Live:
+    """The page of a case in a notebook or an interactive Python, served by a thread of this process until `close`.
+
+    url: its address, with the token; as the last line of a cell it is the page itself. case(): the case as it is on the page.
+    height: of the page in a notebook [pixels]. The browser has to be on this machine."""
+
+    def __init__(self, case: Case, port: Optional[int] = None, output: Optional[str] = None, height: int = 900):
+        self.height, self._lab = int(height), Lab(case, output)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="moao-lab")
+        self._thread.start()
+        try:
+            self._server: Optional[Server] = self._wait(self._made(port))
+        except MoaoError:
+            self._server = None
+            self._end()
+            raise
+        self.url = self._server.url
+        atexit.register(self.close)
+
+    def _wait(self, coroutine, seconds: float = 30.0):
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(seconds)
+
+    async def _made(self, port: Optional[int]) -> Server:
+        return Server(self._lab, port, framed=True)
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+
+    def case(self) -> Case:
+        """A case with the parameters that the page shows."""
+        return self._lab.case()
+
+    def close(self) -> None:
+        """End the page and the processes that it started."""
+        if self._server is not None:
+            server, self._server = self._server, None
+            atexit.unregister(self.close)
+            self._wait(server.close())
+            self._end()
+
+    def __repr__(self):
+        return "<moao lab at %s>" % self.url if self._server is not None else "<moao lab, closed>"
+
+    def _repr_html_(self):
+        return '<p><a href="%s" target="_blank" rel="noopener">moao lab in a page of its own</a></p><iframe src="%s" width="100%%" height="%d" ' \
+            'title="moao lab" style="border: 1px solid #ccc"></iframe>' % (self.url, self.url, self.height)

@@ -258,6 +258,31 @@ class Served(Lab):
         self.assertIn("quantities", new)
 
 
+class FromPython(unittest.TestCase):
+    """case.lab(): served by a thread of this process."""
+
+    @unittest.skipUnless(tornado, "no tornado (python3-tornado)")
+    def test_case_lab(self):
+        """The page of a notebook: a frame with the address, the case as the page shows it, and an end that leaves nothing."""
+        with tempfile.TemporaryDirectory() as folder:
+            write_case(folder)
+            case = moao.Case(os.path.join(folder, "case.yaml"))
+            case["telescope.zenith"] = 10
+            live = case.lab()
+            self.addCleanup(live.close)
+            self.assertIn('<iframe src="%s"' % live.url, live._repr_html_())
+            made = live._wait(live._lab.preview(moao.lab.Settings({"sensors[0].direction": [4, 5]}, ORDER, 0)), 60)
+            self.assertIn("quantities", made)
+            now = live.case()
+            self.assertEqual((now["sensors[0].direction"], now["telescope.zenith"], now["dm.nssp"]), ([4, 5], 10, 8))
+            self.assertEqual(case["sensors[0].direction"], [30, 10])
+            own = live._lab.folder
+            live.close()
+            self.assertFalse(os.path.exists(own))
+            with self.assertRaises(OSError):
+                urllib.request.urlopen(live.url, timeout=5)
+
+
 def browser(profile):
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service
@@ -317,6 +342,62 @@ class Seen(Lab):
         self.until("state.map.serial > %d" % second)
         self.assertEqual(self.script("return state.values['targets.list[1]']"), [8, 0])
         self.assertIn("(8.0″, 0.0″)", self.script("return document.activeElement.getAttribute('aria-label')"))
+        self.no_trouble()
+
+    def test_controls(self):
+        """A slider out of the program's range has its message at it, in one line; the map stays and comes back with a good value. The
+        error against the full order is stated on request; a profile that is chosen has its seeing."""
+        self.start()
+        zenith = self.driver.find_element("css selector", "[data-control='telescope.zenith'] input")
+        self.assertEqual(self.script("return arguments[0].labels[0].innerText.split('\\n')[0]", zenith), "Zenith angle")
+        first = self.script("return state.map.serial")
+        self.script("arguments[0].max = 85; arguments[0].value = 85; arguments[0].dispatchEvent(new Event('input'));", zenith)
+        self.until("document.querySelector(\"[data-control='telescope.zenith'] .error\").textContent")
+        said = self.script("return document.querySelector(\"[data-control='telescope.zenith'] .error\").textContent")
+        self.assertIn("80", said)
+        self.assertNotIn("\n", said)
+        self.assertEqual(self.script("return [state.map.serial, document.getElementById('status').textContent]"), [first, "The map is that of the settings before."])
+        zenith.send_keys(Keys.HOME)
+        self.until("state.map.serial > %d" % first)
+        self.assertEqual(self.script("return document.querySelector(\"[data-control='telescope.zenith'] .error\").textContent"), "")
+        self.script("facts.automatic = 0; clearTimeout(quiet); document.getElementById('compare').click()")
+        self.until("state.compared", 90)
+        d, = self.script("return differences().find(r => r.name === 'STREHL').waves")
+        self.assertLess(d["low"], d["high"])
+        text = self.script("return document.getElementById('reduction').textContent")
+        self.assertIn(("Strehl ratio at 1.65 µm −%.3f to −%.3f (reduced minus full, 5 directions)" % (-d["low"], -d["high"])), text)
+        second = self.script("return state.map.serial")
+        self.script("const p = document.getElementById('profile'); p.value = 1; p.dispatchEvent(new Event('change'));")
+        self.until("state.map.serial > %d" % second)
+        self.assertAlmostEqual(self.script("return state.map.r0"), 0.12, delta=1e-9)  # at zenith
+        self.no_trouble()
+
+    def test_run_in_full(self):
+        """Run in full shows its progress, Stop stops it and what is finished is kept; begun again it goes on to the end, and says what
+        the results in its folder say. The file that is saved is that of the run."""
+        self.start()
+        self.script("document.getElementById('run').click()")
+        self.until("document.getElementById('run-text').dataset.state === 'running' && document.getElementById('run-bar').value > 0")
+        self.assertFalse(self.script("return document.getElementById('stop').disabled"))
+        self.script("document.getElementById('stop').click()")
+        self.until("['stopped', 'done'].includes(document.getElementById('run-text').dataset.state)")
+        folder, = glob.glob(os.path.join(self.folder, "moao-runs", "case-*"))
+        if self.script("return document.getElementById('run-text').dataset.state") == "stopped":
+            self.assertFalse(os.path.exists(os.path.join(folder, "run.json")))
+            self.script("document.getElementById('run').click()")
+            self.until("document.getElementById('run-text').dataset.state === 'done'", 120)
+        run = moao.open(folder)
+        self.assertEqual(list(run.names), ["axis", "GN-z11"])
+        self.assertIn("mean %.3f, %.3f to %.3f" % (run.strehl().mean(), run.strehl().min(), run.strehl().max()),
+                      self.script("return document.getElementById('run-text').textContent"))
+        self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": self.folder})
+        self.script("document.getElementById('export').click()")
+        saved, end = os.path.join(self.folder, "moao-lab.yaml"), time.monotonic() + 30
+        while not os.path.exists(saved) and time.monotonic() < end:
+            time.sleep(0.05)
+        with open(saved, encoding="utf-8") as f, open(os.path.join(folder, "effective.yaml"), encoding="utf-8") as g:
+            wanted = re.sub(r"(?m)^  directory: .*\n", "", g.read())
+            self.assertEqual(re.sub(r"(?m)^  directory: .*\n", "", f.read()), wanted)
         self.no_trouble()
 
     def no_trouble(self):
