@@ -11,7 +11,7 @@ from .psf import Psf
 from .results import MoaoError, Run
 
 MODULES = ("aot", "asterism", "case", "compare", "export", "gp", "importers", "lab", "lab_server", "linalg", "plots", "plots_budget",
-           "plots_compare", "plots_panels", "plots_sweep", "process",
+           "plots_compare", "plots_panels", "plots_sweep", "process", "scopesim",
            "sky", "source", "sweep", "view")
 LATER = {"Case": "case", "parameters": "case", "sweep_table": "case", "Check": "check", "Stopped": "process", "Job": "jobs"}
 __all__ = ["Case", "Check", "Job", "MoaoError", "Psf", "Run", "Stopped", "open", "parameters", "psf", "__version__"]

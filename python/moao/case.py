@@ -121,7 +121,8 @@ class Case:
         if cells is not None:
             tables = {k: t for k, t in tables.items() if k != "stars"}
         if tables:
-            base = self._effective(self.files + self._settings(("sky", "ngs_defaults", "lgs_defaults")))
+            some = ['targets={"list": [[0, 0]]}'] if "targets" in tables else []  # the files need not have any
+            base = self._effective(self.files + self._settings(("sky", "ngs_defaults", "lgs_defaults")) + some)
             tree: Dict[str, Any] = {}
             sky = base[0].get("sky", {})
             if "stars" in tables:
