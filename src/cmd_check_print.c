@@ -84,6 +84,10 @@ static void print_sensors(const sys *s) {
     for (int w = 0; w < sys_stars(s) && w < MOST_SENSORS && sys_has_own_delays(s); w++)
         say(w == 0 ? "delays" : "", "%d %.4g ms from the middle of a frame of %.4g ms", w,
             1e3 * sys_delay_of(s, &s->sensors[w]), 1e3 * s->sensors[w].noise.frame_time);
+    char loop[256];
+    loop_describe(&s->loop, loop, sizeof loop);
+    if (s->loop.type != LOOP_OPEN)
+        say("loop", "%s", loop);
     say("measurements", "%zu in all", sys_slopes(s));
     say("truth sensor", "%d subapertures across, %zu measurements", s->ts.nssp, s->t);
     if (s->fit.nmirror == 0)

@@ -134,6 +134,9 @@ static status check_delays(const params *par) {
         return status_fail(MOAO_INPUT,
                            "mode: split: the search knows no common mirror, expected mode=moao or "
                            "a mode of one set of mirrors");
+    if (par->loop_type != LOOP_OPEN)
+        return status_fail(MOAO_INPUT, "loop.type: the search knows no closed loop, expected open, "
+                                       "with a loop.delay");
     for (int w = 0; w < par->sensors.n; w++)
         if (params_given(par->sensors.v[w].delay))
             return status_fail(MOAO_INPUT,

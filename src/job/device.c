@@ -8,11 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A GPU makes covariances of sensors of one delay. */
+/* A GPU makes covariances of sensors of one delay, of one frame. */
 static const char *host_only(const params *par) {
     for (int w = 0; w < par->sensors.n; w++)
         if (params_given(par->sensors.v[w].delay))
             return "sensors with delays of their own are computed on CPUs";
+    if (par->loop_type != LOOP_OPEN && par->loop_lags == LAGS_EXACT)
+        return "the covariances of a closed loop are computed on CPUs (loop.lags: equivalent has a "
+               "GPU's)";
     return NULL;
 }
 

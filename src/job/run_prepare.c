@@ -385,8 +385,12 @@ done:
 void run_announce(const run *r) {
     const sys *s = &r->u.s;
     const comm *c = r->c;
+    char loop[256];
     progress_note("%d sensor%s, %zu measurements, %d actuators", sys_stars(s),
                   text_plural(sys_stars(s)), sys_slopes(s), sys_commands(s));
+    loop_describe(&s->loop, loop, sizeof loop);
+    if (s->loop.type != LOOP_OPEN)
+        progress_note("loop: %s", loop);
     if (r->u.sampled)
         progress_note("%d targets from %d nodes %.1f arcsec apart, %d of them targets to compare "
                       "with",

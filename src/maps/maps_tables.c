@@ -232,6 +232,22 @@ static void corrector_header(fitsout *o, const maps_data *m) {
                  "what commands are fitted to: reconstructor.fit");
 }
 
+static void loop_header(fitsout *o, const sys *s) {
+    static const char *const type[] = {"open", "integrator", "leaky"};
+    const loop_filter *f = &s->loop;
+    fitsout_text(o, "LOOP", type[f->type], "control in time: loop.type");
+    if (f->type == LOOP_OPEN) {
+        fitsout_real(o, "LOOPDEL", s->delay, "[s] delay of the loop");
+        return;
+    }
+    fitsout_real(o, "LOOPDEL", f->delay, "[s] pure delay with about the same servo lag");
+    fitsout_real(o, "LOOPGAIN", f->gain, "gain of the loop");
+    fitsout_real(o, "LOOPFRMS", f->frames, "frames of delay, from middle to middle");
+    fitsout_real(o, "LOOPRATE", 1 / f->period, "[Hz] frames of the loop");
+    fitsout_real(o, "LOOPNOIS", f->noise, "of the variance of noise: sum of h^2");
+    fitsout_text(o, "LOOPLAGS", f->exact ? "exact" : "equivalent", "covariances: loop.lags");
+}
+
 void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments) {
     const sys *s = m->s;
     char key[24];
@@ -243,7 +259,7 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
     pupil_header(o, m);
     fitsout_real(o, "ZENITH", s->zenith * 180 / M_PI, "[deg] zenith angle");
     maps_sky_header(o, m);
-    fitsout_real(o, "LOOPDEL", s->delay, "[s] delay of the loop");
+    loop_header(o, s);
     motion_header(o, m->par);
     fitsout_integer(o, "NSENSOR", sys_stars(s), "wavefront sensors");
     fitsout_integer(o, "NMEAS", (long)sys_slopes(s), "measurements");

@@ -148,7 +148,7 @@ static status cpu_outlined(backend_cov *c, backend_type t, int a, int b, void *e
     if (a < 0 || b < 0 || a >= mc->nsensor || b >= mc->nsensor)
         return status_fail(MOAO_INPUT, "outlined: there is no such sensor");
     const int link = a * mc->nsensor + b, table = mc->pairs.links[link].table;
-    const footprint *fa = &mc->feet[a], *fb = &mc->feet[b];
+    const footprint *fa = &mc->rows[a], *fb = &mc->feet[b];
     const int64_t n = 2 * fa->outline.n, m = 2 * fb->nsub;
     double *v = NULL;
     status st;
@@ -158,9 +158,9 @@ static status cpu_outlined(backend_cov *c, backend_type t, int a, int b, void *e
     like own = mc->pairs.tables[table];
     own.first = reversed ? fb : fa, own.second = reversed ? fa : fb;
     if (t == BACKEND_D)
-        return outline_of_lattice(&mc->means, &mc->lay, &own, reversed, e, (size_t)lde);
+        return outline_of_lattice(&mc->means, &mc->slopes, &own, reversed, e, (size_t)lde);
     TRY(ALLOC(v, (size_t)(n * m), "entries of outlines"));
-    TRY(outline_of_lattice(&mc->means, &mc->lay, &own, reversed, v, (size_t)n));
+    TRY(outline_of_lattice(&mc->means, &mc->slopes, &own, reversed, v, (size_t)n));
     for (int64_t j = 0; j < m; j++)
         for (int64_t i = 0; i < n; i++)
             ((float *)e)[i + j * lde] = (float)v[i + j * n];

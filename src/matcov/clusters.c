@@ -88,7 +88,7 @@ static status fill_like(const matcov *mc, const like *t, const matcov_cluster *r
     TRY(ALLOC(value, 6 * (size_t)d.n, "covariances of like sensors"));
     for (size_t axis = 0; axis < 2; axis++) {
         double *const of[2] = {value, value + d.n};
-        gradients_differences(&mc->means, &mc->lay, t, (int)axis, (size_t)d.n, d.at[0], d.at[1],
+        gradients_differences(&mc->means, &mc->slopes, t, (int)axis, (size_t)d.n, d.at[0], d.at[1],
                               value + 2 * d.n, of);
         for (size_t j = 0; j < n; j++)
             for (size_t i = 0; i < m; i++) {
@@ -107,13 +107,13 @@ done:
 static status fill_other(const matcov *mc, const matcov_cluster *row, const matcov_cluster *col,
                          double *a) {
     const size_t m = (size_t)row->n, n = (size_t)col->n;
-    const gradient_slopes rows = {&mc->feet[row->sensor], 0, 0, row->n, row->sub};
+    const gradient_slopes rows = {&mc->rows[row->sensor], 0, 0, row->n, row->sub};
     double *work = NULL;
     status st = ALLOC(work, 3 * m, "places of subapertures");
     for (size_t axis = 0; axis < 2 && st == MOAO_OK; axis++) {
         const gradient_slopes cols = {&mc->feet[col->sensor], (int)axis, 0, col->n, col->sub};
         double *to = a + axis * n * 2 * m;
-        gradients_fill(&mc->means, &mc->lay, &rows, &cols, work, to, to + m, 2 * m);
+        gradients_fill(&mc->means, &mc->slopes, &rows, &cols, work, to, to + m, 2 * m);
     }
     free(work);
     return st;
@@ -148,7 +148,7 @@ done:
 
 status matcov_fill_clusters(const matcov *mc, const matcov_cluster *row, const matcov_cluster *col,
                             double *a) {
-    const footprint *r = &mc->feet[row->sensor], *c = &mc->feet[col->sensor];
+    const footprint *r = &mc->rows[row->sensor], *c = &mc->feet[col->sensor];
     const size_t m = (size_t)row->n, n = (size_t)col->n;
     double *work = NULL;
     like t;
@@ -170,9 +170,9 @@ status matcov_fill_clusters(const matcov *mc, const matcov_cluster *row, const m
         rows.axis = k % 2, cols.axis = k / 2;
         part[k] = a + (size_t)rows.axis * m + (size_t)cols.axis * n * 2 * m;
         if (lattice)
-            outline_squares(&mc->means, &mc->lay, &rows, &cols, 0.0, work, part[k], 2 * m);
+            outline_squares(&mc->means, &mc->slopes, &rows, &cols, 0.0, work, part[k], 2 * m);
     }
-    outline_correct(&mc->means, &mc->lay, &rows, &cols, part, 2 * m);
+    outline_correct(&mc->means, &mc->slopes, &rows, &cols, part, 2 * m);
     for (size_t j = 0; row->sensor == col->sensor && j < n; j++)
         for (size_t i = 0; i < m; i++) {
             a[i + j * 2 * m] += mc->tiptilt[row->sensor];

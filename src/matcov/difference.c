@@ -75,6 +75,14 @@ status matcov_distance(const profile *p, const profile *p0, double *distance) {
     return st;
 }
 
+/* The largest factor by which weights of a loop's frames, which have signs, add up. */
+static double loop_weight(const loop_filter *f) {
+    double sum = 0;
+    for (int k = 0; f != NULL && k < f->n; k++)
+        sum += fabs(f->h[k]);
+    return fmax(1, sum * sum);
+}
+
 /* Noise and tip-tilt constants of p - beta p0 into mc; the largest noise, of either sign. */
 static status subtract_noise(const profile *p, const profile *p0, double beta, matcov *mc,
                              double *most) {
@@ -84,10 +92,8 @@ static status subtract_noise(const profile *p, const profile *p0, double beta, m
     double *noise = NULL, *tiptilt = NULL;
     TRY(ALLOC(noise, n, "noise of the sensors"));
     TRY(ALLOC(tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars"));
-    TRY(noise_init(s, p, mc->noise, mc->tiptilt));
-    TRY(noise_init(s, p0, noise, tiptilt));
-    noise_raise(s, p, mc->noise);
-    noise_raise(s, p0, noise);
+    TRY(noise_of_profile(s, p, mc->noise, mc->tiptilt));
+    TRY(noise_of_profile(s, p0, noise, tiptilt));
     *most = 0;
     for (size_t i = 0; i < n; i++) {
         mc->noise[i] -= beta * noise[i];
@@ -116,18 +122,18 @@ static double slope_variance(const sys *s, const profile *p) {
 
 status matcov_prepare_difference(const sys *s, const profile *p, const profile *p0, double beta,
                                  bool drifts, matcov **mc, double *bound) {
-    profile d = {.r0 = p->r0};
+    profile d = {.r0 = p->r0, .loop = p->loop};
     double noise;
     status st;
     *mc = NULL;
-    TRY(signed_layers(p, p0, beta, drifts || sys_has_own_delays(s), &d));
+    TRY(signed_layers(p, p0, beta, drifts || sys_has_own_delays(s) || p->loop != NULL, &d));
     TRY(matcov_prepare(s, &d, mc));
     (*mc)->p = p; /* d goes away */
     (*mc)->difference = true;
     TRY(subtract_noise(p, p0, beta, *mc, &noise));
     for (int l = 0; l < d.nlayer; l++)
         d.strength[l] = fabs(d.strength[l]);
-    *bound = noise + slope_variance(s, &d) + FLOOR * slope_variance(s, p);
+    *bound = noise + loop_weight(p->loop) * slope_variance(s, &d) + FLOOR * slope_variance(s, p);
 done:
     free_layers(&d);
     if (st != MOAO_OK) {
@@ -164,5 +170,5 @@ static double phase_bound(const sys *s, const profile *p) {
 }
 
 double matcov_phase_bound(const sys *s, const profile *p, const profile *p0, double beta) {
-    return 1.5 * (phase_bound(s, p) + fabs(beta) * phase_bound(s, p0));
+    return 1.5 * (loop_weight(p->loop) * phase_bound(s, p) + fabs(beta) * phase_bound(s, p0));
 }

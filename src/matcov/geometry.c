@@ -146,37 +146,87 @@ void footprint_drift(const layers *lay, int l, const footprint *f, double drift[
 bool footprint_on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]) {
     double drift[2];
     footprint_drift(lay, l, f, drift);
-    return formula_on_layer(lay->h[l], lay->kappa[l], f->altitude, f->dir, drift, c, offset);
+    return !layer_is_unused(lay, l) &&
+           formula_on_layer(lay->h[l], lay->kappa[l], f->altitude, f->dir, drift, c, offset);
+}
+
+static status allocate_layers(layers *lay, size_t n) {
+    status st;
+    double **const member[] = {&lay->h,           &lay->kappa,      &lay->coef,
+                               &lay->coef_slopes, &lay->coef_phase, &lay->drift[0],
+                               &lay->drift[1],    &lay->wind[0],    &lay->wind[1]};
+    for (size_t i = 0; i < sizeof member / sizeof *member; i++)
+        TRY(ALLOC(*member[i], n, "layers"));
+    st = ALLOC(lay->table, n, "layers");
+done:
+    return st;
+}
+
+/* Layer l of a profile once more, with shares of its coefficient: alone, of slopes, of the phase;
+ * age [s] of the first of a pair. */
+static void add_layer(const profile *p, int l, const structure_table *karman,
+                      const structure_table *kolmogorov, const double share[3], double age,
+                      layers *lay) {
+    const bool scaled = !isinf(p->L0[l]);
+    const int k = lay->n++;
+    const double coef = p->strength[l] * (scaled ? FORMULA_K1 * p->L0[l] * cbrt(p->L0[l] * p->L0[l])
+                                                 : FORMULA_KOLMOGOROV);
+    lay->h[k] = p->h[l];
+    lay->nground += p->h[l] == 0.0;
+    lay->kappa[k] = scaled ? FORMULA_TWO_PI / p->L0[l] : 1.0;
+    lay->coef[k] = share[0] * coef;
+    lay->coef_slopes[k] = share[1] * coef;
+    lay->coef_phase[k] = share[2] * coef;
+    lay->table[k] = scaled ? karman : kolmogorov;
+    for (int i = 0; i < 2; i++) {
+        lay->wind[i][k] = p->wind[i] != NULL ? p->wind[i][l] : 0.0;
+        lay->drift[i][k] = p->wind[i] != NULL ? -p->wind[i][l] * age : 0.0;
+    }
+}
+
+static double speed_of(const profile *p, int l) {
+    return p->wind[0] != NULL ? hypot(p->wind[0][l], p->wind[1][l]) : 0;
+}
+
+/* Layer l by the ages of a loop: sum_l a_l D(q - V l T) of slopes, sum_k h_k D(q - V k T) of the
+ * phase with slopes. One age is a pure delay. */
+static status add_ages(const profile *p, int l, const structure_table *karman,
+                       const structure_table *kolmogorov, layers *lay) {
+    loop_ages a;
+    status st = loop_ages_init(p->loop, speed_of(p, l), &a);
+    if (st != MOAO_OK)
+        return st;
+    if (a.n == 1) {
+        add_layer(p, l, karman, kolmogorov, (double[3]){1, 1, 1}, a.first, lay);
+    } else {
+        add_layer(p, l, karman, kolmogorov, (double[3]){1, a.correlation[0], 0}, 0, lay);
+        for (int k = 1; k < a.n; k++)
+            for (int sign = -1; sign <= 1; sign += 2)
+                add_layer(p, l, karman, kolmogorov, (double[3]){0, a.correlation[k], 0},
+                          sign * k * a.step, lay);
+        for (int k = 0; k < a.n; k++)
+            add_layer(p, l, karman, kolmogorov, (double[3]){0, 0, a.weight[k]},
+                      a.first + k * a.step, lay);
+    }
+    loop_ages_free(&a);
+    return st;
 }
 
 status layers_init(const profile *p, double delay, const structure_table *karman,
                    const structure_table *kolmogorov, layers *lay) {
     status st;
-    size_t n = (size_t)p->nlayer;
+    size_t n = 0;
     *lay = (layers){0};
-    TRY(ALLOC(lay->h, n, "layers"));
-    TRY(ALLOC(lay->kappa, n, "layers"));
-    TRY(ALLOC(lay->coef, n, "layers"));
-    TRY(ALLOC(lay->drift[0], n, "layers"));
-    TRY(ALLOC(lay->drift[1], n, "layers"));
-    TRY(ALLOC(lay->wind[0], n, "layers"));
-    TRY(ALLOC(lay->wind[1], n, "layers"));
-    TRY(ALLOC(lay->table, n, "layers"));
+    for (int l = 0; l < p->nlayer; l++)
+        n += p->loop != NULL ? 3 * (size_t)loop_count_ages(p->loop, speed_of(p, l)) : 1;
+    TRY(allocate_layers(lay, n));
     for (int l = 0; l < p->nlayer; l++) {
         if (p->strength[l] == 0.0)
             continue;
-        bool scaled = !isinf(p->L0[l]);
-        int k = lay->n++;
-        lay->h[k] = p->h[l];
-        lay->nground += p->h[l] == 0.0;
-        lay->kappa[k] = scaled ? FORMULA_TWO_PI / p->L0[l] : 1.0;
-        lay->coef[k] = p->strength[l] * (scaled ? FORMULA_K1 * p->L0[l] * cbrt(p->L0[l] * p->L0[l])
-                                                : FORMULA_KOLMOGOROV);
-        lay->table[k] = scaled ? karman : kolmogorov;
-        for (int i = 0; i < 2; i++) {
-            lay->wind[i][k] = p->wind[i] != NULL ? p->wind[i][l] : 0.0;
-            lay->drift[i][k] = p->wind[i] != NULL ? -p->wind[i][l] * delay : 0.0;
-        }
+        if (p->loop != NULL)
+            TRY(add_ages(p, l, karman, kolmogorov, lay));
+        else
+            add_layer(p, l, karman, kolmogorov, (double[3]){1, 1, 1}, delay, lay);
     }
 done:
     if (st != MOAO_OK)
@@ -188,6 +238,8 @@ void layers_free(layers *lay) {
     free(lay->h);
     free(lay->kappa);
     free(lay->coef);
+    free(lay->coef_slopes);
+    free(lay->coef_phase);
     free(lay->drift[0]);
     free(lay->drift[1]);
     free(lay->wind[0]);

@@ -98,7 +98,8 @@ void gradients_part_at(const footprint *f, double step, int n, int i, double at[
 bool footprint_metres(const layers *lay, int l, const footprint *f, double *c, double offset[2]) {
     double drift[2];
     footprint_drift(lay, l, f, drift);
-    return formula_on_layer(lay->h[l], 1.0, f->altitude, f->dir, drift, c, offset);
+    return !layer_is_unused(lay, l) &&
+           formula_on_layer(lay->h[l], 1.0, f->altitude, f->dir, drift, c, offset);
 }
 
 /* The subaperture that is number k of slopes. */
@@ -136,13 +137,12 @@ void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes
         for (int axis = 0; axis < 2; axis++)
             memset(a[axis] + (size_t)j * apart[axis], 0, n * sizeof *work);
     for (int l = 0; l < lay->n; l++) {
-        if (r.c->table[l] < 0)
+        double c, cone, of[2], offset[2];
+        if (r.c->table[l] < 0 || !footprint_metres(lay, l, rows->f, &c, of) ||
+            !footprint_metres(lay, l, cols->f, &cone, offset))
             continue;
         const matcov_gradient *t = &g->tables[r.c->table[l]];
         const gradient_axes axes = gradients_axes_of(&r, t->kinds, rows->f, cols->f, cols->axis);
-        double c, cone, of[2], offset[2];
-        footprint_metres(lay, l, rows->f, &c, of);
-        footprint_metres(lay, l, cols->f, &cone, offset);
         for (int part = 0; part < r.parts[0] * r.parts[0]; part++) {
             double at[2];
             gradients_part_at(rows->f, r.step[0], r.parts[0], part, at);
@@ -277,13 +277,12 @@ void gradients_differences(const gradients *g, const layers *lay, const like *t,
     for (int axis = 0; axis < 2; axis++)
         memset(value[axis], 0, n * sizeof *x);
     for (int l = 0; l < lay->n; l++) {
-        if (rel.c->table[l] < 0)
+        double c, cb, of[2], os[2];
+        if (rel.c->table[l] < 0 || !footprint_metres(lay, l, a, &c, of) ||
+            !footprint_metres(lay, l, b, &cb, os))
             continue;
         const matcov_gradient *table = &g->tables[rel.c->table[l]];
         const gradient_axes axes = gradients_axes_of(&rel, table->kinds, a, b, axis_b);
-        double c, cb, of[2], os[2];
-        footprint_metres(lay, l, a, &c, of);
-        footprint_metres(lay, l, b, &cb, os);
         for (size_t e = 0; e < n; e++) {
             x[e] = c * px[e] + (of[0] - os[0]);
             y[e] = c * py[e] + (of[1] - os[1]);

@@ -8,11 +8,14 @@
 
 /* Layers of non-zero strength, as the kernels want them. */
 typedef struct {
-    int n, nground;   /* number of layers, and of those at h = 0 */
-    double *h;        /* altitude [m] */
-    double *kappa;    /* s = (kappa rho)^2 is the argument of the table: 2 pi / L0, or 1 */
-    double *coef;     /* D = coef table(s) [rad^2] */
-    double *drift[2]; /* what a shifted truth sensor moves by: -V tau [m] */
+    int n, nground; /* number of layers, and of those at h = 0 */
+    double *h;      /* altitude [m] */
+    double *kappa;  /* s = (kappa rho)^2 is the argument of the table: 2 pi / L0, or 1 */
+    double *coef;   /* D = coef table(s) [rad^2]; 0: layer_is_unused */
+    /* Of a closed loop a layer is there once for each age of slopes: sum over ages of the slopes
+     * with those of other frames, of the phase with slopes. Elsewhere coef. */
+    double *coef_slopes, *coef_phase;
+    double *drift[2]; /* what a shifted truth sensor, or `rows` of matcov, moves by: -V tau [m] */
     double *wind[2];  /* V [m/s] */
     const structure_table **table;
 } layers;
@@ -97,9 +100,13 @@ struct matcov {
     const sys *s;
     const profile *p;
     structure_table karman, kolmogorov;
-    layers lay;
+    layers lay;           /* of the truth sensor with itself */
+    layers slopes, phase; /* the same with coef_slopes, coef_phase; borrowed */
     int nsensor;
     footprint *feet; /* [nsensor] */
+    footprint *rows; /* [nsensor] the first of a pair of sensors: feet, or where layers have ages of
+                        slopes a copy that drifts. All ages have their negative, so that it does not
+                        matter which of the two it is */
     footprint ts;
     lattice_table pairs; /* of the sensors */
     lattice_table self;  /* of the truth sensor with itself */
@@ -130,8 +137,12 @@ void footprint_drift(const layers *lay, int l, const footprint *f, double drift[
 bool footprint_on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]);
 /* The same in m. */
 bool footprint_metres(const layers *lay, int l, const footprint *f, double *c, double offset[2]);
+/* Layers of a profile, and their ages where it has a loop. */
 status layers_init(const profile *p, double delay, const structure_table *karman,
                    const structure_table *kolmogorov, layers *lay);
+static inline bool layer_is_unused(const layers *lay, int l) {
+    return lay->coef[l] == 0.0;
+}
 void layers_free(layers *lay);
 
 /* lattice.c: lattice_table_plan decides and may allocate, else lattice_table_allocate does;
@@ -280,7 +291,9 @@ status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size
                      double *a, size_t ld);
 
 /* noise.c */
-status noise_init(const sys *s, const profile *p, double *noise, double *tiptilt);
+/* As Cmm has it: raised where it must be, of which an exposure of a closed loop has the sum of h^2.
+ */
+status noise_of_profile(const sys *s, const profile *p, double *noise, double *tiptilt);
 /* floor.c: raise variances of mean gradients that are too small for Cmm to be positive definite. */
 void noise_raise(const sys *s, const profile *p, double *noise);
 /* The least variance of a sensor's slopes [arcsec^2]. */

@@ -8,6 +8,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The first of the pairs of sensors. */
+static status choose_rows(matcov *mc) {
+    bool aged = false;
+    status st = MOAO_OK;
+    for (int l = 0; l < mc->lay.n; l++)
+        aged = aged || mc->lay.coef_slopes[l] != mc->lay.coef_phase[l];
+    mc->rows = mc->feet;
+    if (!aged)
+        goto done;
+    mc->rows = NULL;
+    TRY(ALLOC(mc->rows, (size_t)mc->nsensor, "footprints"));
+    memcpy(mc->rows, mc->feet, (size_t)mc->nsensor * sizeof *mc->rows);
+    for (int w = 0; w < mc->nsensor; w++)
+        mc->rows[w].drifts = true;
+done:
+    return st;
+}
+
 /* What every rank prepares alike: geometry, layers, tables of the structure functions, noise;
  * targets: of the truth sensor and the phase too. */
 static status prepare(const sys *s, const profile *p, bool targets, matcov *mc) {
@@ -17,6 +35,9 @@ static status prepare(const sys *s, const profile *p, bool targets, matcov *mc) 
     TRY(structure_table_init(&mc->karman, 0));
     TRY(structure_table_init(&mc->kolmogorov, 1));
     TRY(layers_init(p, s->delay, &mc->karman, &mc->kolmogorov, &mc->lay));
+    mc->slopes = mc->phase = mc->lay;
+    mc->slopes.coef = mc->lay.coef_slopes;
+    mc->phase.coef = mc->lay.coef_phase;
     TRY(ALLOC(mc->feet, (size_t)s->nsensor, "footprints"));
     mc->nsensor = s->nsensor;
     for (int w = 0; w < s->nsensor; w++) {
@@ -27,12 +48,12 @@ static status prepare(const sys *s, const profile *p, bool targets, matcov *mc) 
     TRY(footprint_init(s, &ts, &mc->ts));
     TRY(ALLOC(mc->noise, 3 * (s->m / 2), "noise of the sensors"));
     TRY(ALLOC(mc->tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars"));
-    TRY(noise_init(s, p, mc->noise, mc->tiptilt));
-    noise_raise(s, p, mc->noise);
+    TRY(noise_of_profile(s, p, mc->noise, mc->tiptilt));
     mc->ts.kind = -1;
     TRY(gradients_init(mc->feet, mc->nsensor, targets ? &mc->ts : NULL, &mc->lay, &mc->kolmogorov,
                        &mc->means));
-    TRY(lattice_table_plan(mc->feet, mc->nsensor, mc->feet, mc->nsensor, true, false, &mc->pairs));
+    TRY(choose_rows(mc));
+    TRY(lattice_table_plan(mc->rows, mc->nsensor, mc->feet, mc->nsensor, true, false, &mc->pairs));
     TRY(lattice_table_plan(&mc->ts, 1, &mc->ts, 1, false, false, &mc->self));
 done:
     return st;
@@ -66,7 +87,7 @@ status matcov_init(const comm *c, const sys *s, const profile *p, matcov **mc) {
     if (st == MOAO_OK)
         st = lattice_table_allocate(&(*mc)->self);
     if (st == MOAO_OK)
-        st = lattice_table_compute(&(*mc)->pairs, &(*mc)->lay, &(*mc)->means,
+        st = lattice_table_compute(&(*mc)->pairs, &(*mc)->slopes, &(*mc)->means,
                                    share(c, c->rank, (*mc)->pairs.ntable),
                                    share(c, c->rank + 1, (*mc)->pairs.ntable));
     if (st == MOAO_OK)
@@ -113,10 +134,11 @@ done:
 status matcov_tabulate(matcov *mc) {
     status st = MOAO_OK;
     lattice_table *const all[] = {&mc->pairs, &mc->self};
+    const layers *const lay[] = {&mc->slopes, &mc->lay};
     for (int i = 0; i < 2; i++)
         if (all[i]->values == NULL) {
             TRY(lattice_table_allocate(all[i]));
-            TRY(lattice_table_compute(all[i], &mc->lay, &mc->means, 0, all[i]->ntable));
+            TRY(lattice_table_compute(all[i], lay[i], &mc->means, 0, all[i]->ntable));
         }
 done:
     return st;
@@ -133,6 +155,8 @@ void matcov_free(matcov *mc) {
     footprint_free(&mc->ts);
     for (int w = 0; w < mc->nsensor; w++)
         footprint_free(&mc->feet[w]);
+    if (mc->rows != mc->feet)
+        free(mc->rows); /* which borrows */
     free(mc->feet);
     layers_free(&mc->lay);
     structure_table_free(&mc->kolmogorov);
@@ -168,12 +192,12 @@ static void part_delays(size_t half, size_t i0, size_t ni, size_t j0, size_t nj,
 
 status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size_t j0, size_t nj,
                      double *a, size_t ld) {
-    fill_source src = {.rows = mc->feet,
+    fill_source src = {.rows = mc->rows,
                        .cols = mc->feet,
                        .nrow = mc->nsensor,
                        .ncol = mc->nsensor,
                        .pairs = &mc->pairs,
-                       .lay = &mc->lay,
+                       .lay = &mc->slopes,
                        .means = &mc->means,
                        .constant = with & MATCOV_TIPTILT ? mc->tiptilt : NULL};
     status st = fill_block(&src, i0, ni, j0, nj, a, ld);
@@ -210,7 +234,7 @@ status matcov_target_init(const matcov *mc, const double dir[2], bool shifted, m
     memcpy(t->ts.dir, dir, sizeof t->ts.dir);
     t->ts.drifts = shifted;
     TRY(lattice_table_plan(&t->ts, 1, mc->feet, mc->nsensor, false, true, &t->pairs));
-    TRY(lattice_table_compute(&t->pairs, &mc->lay, &mc->means, 0, t->pairs.ntable));
+    TRY(lattice_table_compute(&t->pairs, &mc->phase, &mc->means, 0, t->pairs.ntable));
 done:
     if (st != MOAO_OK) {
         matcov_target_free(*mt);
@@ -233,7 +257,7 @@ status matcov_fill_ctm(const matcov_target *mt, size_t j0, size_t nj, double *a,
                        .nrow = 1,
                        .ncol = mc->nsensor,
                        .pairs = &mt->pairs,
-                       .lay = &mc->lay,
+                       .lay = &mc->phase,
                        .means = &mc->means};
     return fill_block(&src, 0, 2 * (size_t)mt->ts.nsub, j0, nj, a, ld);
 }

@@ -28,7 +28,9 @@ static void describe_sensor(const matcov *mc, const footprint *f, const sensor *
 
 /* Number of a footprint: of a sensor, or nsensor for the truth sensor. */
 static int number(const matcov *mc, const footprint *f) {
-    return f == &mc->ts ? mc->nsensor : (int)(f - mc->feet);
+    if (f == &mc->ts)
+        return mc->nsensor;
+    return (int)(f >= mc->rows && f < mc->rows + mc->nsensor ? f - mc->rows : f - mc->feet);
 }
 
 /* The tables that serve every layer; those of the ground alone save too little to be worth it. */

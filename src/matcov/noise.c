@@ -137,7 +137,7 @@ double noise_slope_variance(const sys *s, const sensor *o, const profile *p) {
     return formula_slope_scale(size, size) * sum;
 }
 
-status noise_init(const sys *s, const profile *p, double *noise, double *tiptilt) {
+static status noise_init(const sys *s, const profile *p, double *noise, double *tiptilt) {
     for (int w = 0; w < s->nsensor; w++) {
         const sensor *o = &s->sensors[w];
         double *v = noise + 3 * (o->first / 2), at[2];
@@ -163,13 +163,21 @@ status noise_init(const sys *s, const profile *p, double *noise, double *tiptilt
     return MOAO_OK;
 }
 
+status noise_of_profile(const sys *s, const profile *p, double *noise, double *tiptilt) {
+    const status st = noise_init(s, p, noise, tiptilt);
+    if (st != MOAO_OK)
+        return st;
+    noise_raise(s, p, noise);
+    for (size_t i = 0; p->loop != NULL && i < 3 * (s->m / 2); i++)
+        noise[i] *= p->loop->noise;
+    return st;
+}
+
 status matcov_noise(const sys *s, const profile *p, double *noise) {
     double *tiptilt = NULL;
     status st = ALLOC(tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars");
     if (st == MOAO_OK)
-        st = noise_init(s, p, noise, tiptilt);
-    if (st == MOAO_OK)
-        noise_raise(s, p, noise);
+        st = noise_of_profile(s, p, noise, tiptilt);
     free(tiptilt);
     return st;
 }

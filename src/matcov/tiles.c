@@ -51,10 +51,21 @@ typedef struct { /* of one thread */
     int at[2][STEP]; /* where these columns are among the columns, these rows among the rows */
 } block;
 
+/* Of tiles with such rows. */
+static const layers *layers_of(const matcov *mc, const matcov_cluster *rows) {
+    return rows->sensor < 0 ? &mc->phase : &mc->slopes;
+}
+
+/* Of the sensor of side s. */
+static const footprint *footprint_of(const matcov *mc, const matcov_cluster *of, int s) {
+    return s == 0 ? &mc->rows[of->sensor] : &mc->feet[of->sensor];
+}
+
 /* Place of the pupil p on layer l, of a sensor or of the target: c p + offset [m]. */
-static void on_layer(const block *b, int l, const matcov_cluster *of, double *c, double offset[2]) {
-    const layers *lay = &b->mc->lay;
-    const footprint *f = of->sensor < 0 ? &b->mt->ts : &b->mc->feet[of->sensor];
+static void on_layer(const block *b, int l, int side, double *c, double offset[2]) {
+    const matcov_cluster *of = b->sides[side];
+    const layers *lay = layers_of(b->mc, b->sides[0]);
+    const footprint *f = of->sensor < 0 ? &b->mt->ts : footprint_of(b->mc, of, side);
     double drift[2];
     footprint_drift(lay, l, f, drift);
     formula_on_layer(lay->h[l], 1.0, f->altitude, f->dir, drift, c, offset);
@@ -68,7 +79,7 @@ static void project(block *b, const matcov_cluster *const of[2], int l, int i) {
         const footprint *f = k->sensor < 0 ? NULL : &b->mc->feet[k->sensor];
         float *x = b->of[s].x + i * k->n, *y = b->of[s].y + i * k->n;
         double c, offset[2];
-        on_layer(b, l, k, &c, offset);
+        on_layer(b, l, s, &c, offset);
         for (int e = 0; e < k->n; e++) {
             const double px = f != NULL ? f->centre[0][k->sub[e]] : k->x[e],
                          py = f != NULL ? f->centre[1][k->sub[e]] : k->y[e];
@@ -92,7 +103,7 @@ static const matcov_gradient *table_of(const matcov *mc, const matcov_tile *t, i
 /* The layers of a tile, and its two sides on them. */
 static void aim(block *b, const matcov_tile *t) {
     const matcov *mc = b->mc;
-    const layers *lay = &mc->lay;
+    const layers *lay = layers_of(mc, t->row);
     const matcov_cluster *const c[2] = {t->row, t->col};
     const bool points = c[0]->sensor < 0;
     b->sides[0] = c[0], b->sides[1] = c[1];
@@ -109,7 +120,7 @@ static void aim(block *b, const matcov_tile *t) {
         const int i = b->nlayer;
         double scale;
         b->table[i] = table_of(mc, t, l, &scale);
-        if (b->table[i] == NULL)
+        if (b->table[i] == NULL || layer_is_unused(lay, l))
             continue;
         b->coef[i] = scale * lay->coef[l];
         b->layer[i] = l;
@@ -180,10 +191,10 @@ static void add_outlined_points(const block *b, int l, int s, int k, double *lin
     const matcov_cluster *slopes = at_point ? b->sides[!s] : one;
     double c, of[2];
     outline_phase lit;
-    if (!outline_open_phase(&b->mc->means, &b->mc->lay, b->layer[l], &b->mc->feet[slopes->sensor],
+    if (!outline_open_phase(&b->mc->means, &b->mc->phase, b->layer[l], &b->mc->feet[slopes->sensor],
                             &lit))
         return;
-    on_layer(b, b->layer[l], points, &c, of);
+    on_layer(b, b->layer[l], 0, &c, of);
     for (int i = 0; i < along->n; i++) {
         const int p = at_point ? i : k, sub = slopes->sub[at_point ? k : i];
         double e[2] = {0, 0};
@@ -198,8 +209,8 @@ static void add_outlined_slopes(const block *b, int l, int s, int k, double *lin
     const side *along = &b->of[s];
     const matcov_cluster *one = b->sides[s], *two = b->sides[!s];
     outline_pair pair;
-    if (!outline_open(&b->mc->means, &b->mc->lay, b->layer[l], &b->mc->feet[one->sensor],
-                      &b->mc->feet[two->sensor], &pair))
+    if (!outline_open(&b->mc->means, &b->mc->slopes, b->layer[l], footprint_of(b->mc, one, s),
+                      footprint_of(b->mc, two, !s), &pair))
         return;
     for (int i = 0; i < along->n; i++) {
         double e[4] = {0, 0, 0, 0};

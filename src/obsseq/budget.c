@@ -23,7 +23,7 @@ bool budget_lags(const sys *s, const profile *p) {
     bool wind = false;
     for (int l = 0; l < p->nlayer; l++)
         wind = wind || (p->strength[l] > 0 && hypot(p->wind[0][l], p->wind[1][l]) > 0);
-    return wind && (s->delay > 0 || sys_has_own_delays(s));
+    return wind && (s->delay > 0 || budget_by_totals(s, p));
 }
 
 size_t budget_bytes(const sys *s, size_t points, size_t rows, size_t width) {
@@ -276,7 +276,7 @@ status budget_prepare(tor *t, budget_term *b, const profile *p) {
         b->solved = t->solved;
     }
     mirror_budget_of(b->mirror, p, &b->fitting, &b->aliasing);
-    b->lags = b->few.n > 0 && !sys_has_own_delays(s) && budget_lags(s, p);
+    b->lags = b->few.n > 0 && !budget_by_totals(s, p) && budget_lags(s, p);
     st = matcov_noise(s, p, b->noise);
 done:
     return st;

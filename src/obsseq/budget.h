@@ -3,9 +3,10 @@
  *
  * Noise: W_i'G W_j of the slopes of each subaperture are found once for each W; an exposure's noise
  * multiplies them. Lag: W Cpm' without wind, at some points of the pupil, is taken from what the
- * exposure has there. Where sensors have delays of their own, W Cmm W' has a part of the lag too:
- * then it is what the total is more than that of the exposure without wind, which is computed
- * before. Fitting and aliasing come from the mirror, tomography is what is left. */
+ * exposure has there. Where sensors have delays of their own or the loop is closed, W Cmm W' has a
+ * part of the lag too: then it is what the total is more than that of the exposure without wind,
+ * which is computed before. Fitting and aliasing come from the mirror, tomography is what is left.
+ */
 #ifndef MOAO_OBSSEQ_BUDGET_H
 #define MOAO_OBSSEQ_BUDGET_H
 
@@ -41,6 +42,10 @@ size_t budget_target_bytes(const sys *s);
 /* How many of the pupil's points serve for the lag; whether a profile has one. */
 size_t budget_points(size_t points);
 bool budget_lags(const sys *s, const profile *p);
+/* Whether W Cmm W' has a part of the lag, too. */
+static inline bool budget_by_totals(const sys *s, const profile *p) {
+    return sys_has_own_delays(s) || p->loop != NULL;
+}
 
 /* Numbers that are kept of a target: BUDGET_TERMS, then the noise of each star. */
 static inline int budget_count(const sys *s) {

@@ -452,7 +452,7 @@ static status still_totals(obsseq *o, const profile *p, obsexposure *ex, const o
     profile still = {0};
     status st = MOAO_OK;
     *out = NULL;
-    if (o->budget.mirror == NULL || !sys_has_own_delays(s) || !budget_lags(s, p))
+    if (o->budget.mirror == NULL || !budget_by_totals(s, p) || !budget_lags(s, p))
         return st;
     st = profile_still(p, &still);
     if (st == MOAO_OK)

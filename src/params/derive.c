@@ -187,6 +187,7 @@ status sys_init(const params *par, sys *s) {
     TRY(set_pupil(par, s));
     TRY(sys_derive(s));
     TRY(params_set_correctors(par, s));
+    TRY(params_set_loop(par, s));
 done:
     return st;
 }
@@ -238,8 +239,10 @@ status atmos_init(const params *par, const sys *s, atmos *a) {
     a->nprofile = from->n;
     for (int i = 0; i < from->n; i++)
         TRY(set_profile(&from->v[i], s->airmass, &a->profiles[i]));
-    if (sys_has_own_delays(s))
+    if (sys_has_own_delays(s) || s->loop.type != LOOP_OPEN)
         TRY(atmos_make_still(a));
+    for (int i = 0; i < from->n && s->loop.type != LOOP_OPEN; i++)
+        a->profiles[i].loop = &s->loop;
     TRY(set_times(par, &par->schedule_tor_times, par->schedule_tor_interval, &a->tor_time,
                   &a->ntor));
     TRY(set_times(par, &par->schedule_exposure_times, par->schedule_exposure_interval,

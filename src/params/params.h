@@ -69,6 +69,7 @@ typedef sensor_keys param_sensor_keys;
 enum { SENSOR_NGS, SENSOR_LGS };                                 /* sensors[].type */
 enum { RESIDUAL_PHASE, RESIDUAL_SENSOR };                        /* psf.residual */
 enum { MODE_MOAO, MODE_GLAO, MODE_LTAO, MODE_MCAO, MODE_SPLIT }; /* mode */
+enum { LAGS_EXACT, LAGS_EQUIVALENT };                            /* loop.lags */
 enum { FIT_SLOPES, FIT_PHASE };                                  /* reconstructor.fit */
 enum { SPLIT_PSEUDO_OPEN, SPLIT_RESIDUAL };                      /* split.slopes */
 enum { SPLIT_KNOWN, SPLIT_UNKNOWN };                             /* split.common */
@@ -162,6 +163,8 @@ status params_set_correctors(const params *par, sys *s);
 /* Local. The delay is that of the targets' mirror; sensors once more as the common mirror's
  * commands have them, where mode: split has two delays; before sys_derive. MOAO_MEMORY. */
 status params_split_delays(const params *par, sys *s);
+/* Local. The filter of a closed loop into s->loop. */
+status params_set_loop(const params *par, sys *s);
 status atmos_init(const params *par, const sys *s, atmos *a);
 
 /* par->images from psf.wavelengths and psf.bands, which params_load has checked: after a change of

@@ -53,6 +53,8 @@ status params_read_atmosphere(params_loader *l);
 status params_check(params_loader *l);
 /* Mode, mirrors and directions that targets share: completed, or refused. */
 status params_check_correctors(params_loader *l);
+/* The loop in time: its rate completed; refused where it is not stable. */
+status params_check_loop(params_loader *l);
 
 /* Add a line of what files came to, for reports. */
 status params_tell(params *par, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -2,6 +2,7 @@
 #ifndef MOAO_ATMOS_H
 #define MOAO_ATMOS_H
 
+#include "loop.h"
 #include "moao/status.h"
 
 #include <stdbool.h>
@@ -16,7 +17,9 @@ typedef struct {
     double r0;        /* (sum of strengths)^(-3/5), along the line of sight [m]; INFINITY without
                          turbulence */
     bool still;       /* without wind, for reconstructors (profile_still) */
-    char label[64];   /* where it came from, for headers and messages */
+    const loop_filter *loop; /* of an exposure of a closed loop, borrowed; NULL: of an open one, and
+                                of a reconstructor */
+    char label[64];          /* where it came from, for headers and messages */
 } profile;
 
 typedef struct {
@@ -32,8 +35,8 @@ typedef struct {
 /* The profile in force at a time: the last one that started (the first one before that). Borrowed.
  */
 const profile *atmos_profile_at(const atmos *a, double time);
-/* That of reconstructor k: without wind, which it does not know of, where sensors have delays of
- * their own (elsewhere its wind does not matter). Borrowed. */
+/* That of reconstructor k: without wind and loop, which it does not know of, where sensors have
+ * delays of their own or the loop is closed (elsewhere its wind does not matter). Borrowed. */
 const profile *atmos_tor_profile(const atmos *a, int k);
 /* A copy without wind; free with profile_free, also after a failure. MOAO_MEMORY. */
 status profile_still(const profile *p, profile *still);

@@ -117,6 +117,7 @@ void sys_free(sys *s) {
     free(s->dm.act);
     free(s->targets);
     pupil_free(s->pupil);
+    loop_free(&s->loop);
     free(s->fit.dir);
     free(s->fit.weight);
     for (int i = 0; s->fit.mirrors != NULL && i < s->fit.nmirror; i++)

@@ -8,6 +8,7 @@
 #ifndef MOAO_SYSTEM_H
 #define MOAO_SYSTEM_H
 
+#include "loop.h"
 #include "moao/status.h"
 #include "pupil.h"
 #include <stdbool.h>
@@ -107,12 +108,13 @@ typedef struct {      /* what the commands of a target are fitted to */
 } fit_target;
 
 typedef struct {
-    double diameter; /* [m] */
-    double obs;      /* central obscuration, fraction of the diameter */
-    pupil *pupil;    /* what of the annulus is lit (pupil.h), owned; NULL: all */
-    double zenith;   /* zenith angle [rad] */
-    double airmass;  /* 1/cos(zenith) */
-    double delay;    /* loop delay tau [s] */
+    double diameter;  /* [m] */
+    double obs;       /* central obscuration, fraction of the diameter */
+    pupil *pupil;     /* what of the annulus is lit (pupil.h), owned; NULL: all */
+    double zenith;    /* zenith angle [rad] */
+    double airmass;   /* 1/cos(zenith) */
+    double delay;     /* loop delay tau [s]; of a closed loop 0, */
+    loop_filter loop; /* which has a filter; type LOOP_OPEN: has none */
     int nsensor;
     sensor *sensors;
     sensor ts; /* truth sensor: noiseless, at infinity, direction of whatever target is asked for */

@@ -1,0 +1,53 @@
+/* The loop in time: a mirror's shape has slopes of past frames, c_n = sum_k h_k W s_(n-k). Model
+ * section 6, "The loop in time". All local. */
+#ifndef MOAO_LOOP_H
+#define MOAO_LOOP_H
+
+#include "moao/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { LOOP_OPEN, LOOP_INTEGRATOR, LOOP_LEAKY };
+
+typedef struct {
+    int type;
+    double gain;
+    double frames; /* from the middle of the frame measured to that of the frame corrected */
+    double period; /* of a frame [s] */
+    int n;         /* ages that count, 0 <= k < n */
+    double *h;     /* [n] weights of slopes k frames old, sum 1 */
+    double noise;  /* sum of h^2: what of the variance of W's noise is in the commands */
+    double delay;  /* equivalent pure delay [s] */
+    double size;   /* of the smallest subaperture [m]: steps between ages are short of it */
+    double step;   /* largest displacement between two ages that are evaluated, in units of it */
+    bool exact;    /* covariances are summed over ages, else taken at the equivalent delay */
+} loop_filter;
+
+/* The gain below which the recursion is stable. integrator: h_k = h_(k-1) - g h_(k-d) + g [k = d],
+ * found by the Schur-Cohn test; leaky: h_k = g (1-g)^(k-d). Frames between whole numbers share
+ * their weight between the two. */
+double loop_limit(int type, double frames);
+/* h, noise and equivalent delay of type, gain, frames and period. MOAO_INPUT, in one line, where
+ * the recursion is not stable or remembers more than LOOP_MOST frames; MOAO_MEMORY. Free with
+ * loop_free, also after a failure, fine on {0}. */
+#define LOOP_MOST 8000
+status loop_init(loop_filter *f);
+void loop_free(loop_filter *f);
+/* What a loop is and does, in a line. */
+void loop_describe(const loop_filter *f, char *out, size_t n);
+
+/* Ages at which a layer of that speed [m/s] is evaluated: first + j step, 0 <= j < n, and the
+ * weights onto which h falls, h itself where the ages follow each other, else by 4-point Lagrange
+ * interpolation. correlation[l], 0 <= l < n: sum_j weight_j weight_(j+l). Arrays of `weight` and
+ * `correlation` are freed by loop_ages_free. MOAO_MEMORY. */
+typedef struct {
+    int n;
+    double first, step; /* [s] */
+    double *weight, *correlation;
+} loop_ages;
+status loop_ages_init(const loop_filter *f, double speed, loop_ages *a);
+void loop_ages_free(loop_ages *a);
+/* How many ages a layer of that speed has. */
+int loop_count_ages(const loop_filter *f, double speed);
+
+#endif
