@@ -217,7 +217,7 @@ static void test_pure_delay(void **state) {
 static void test_sums(void **state) {
     (void)state;
     for (int gradient = 0; gradient < 2; gradient++) {
-        loop_filter f = filter(LOOP_INTEGRATOR, 0.6, 1, 300), coarse = f;
+        loop_filter f = filter(LOOP_INTEGRATOR, 0.8, 1, 300), coarse = f;
         covariances c, few;
         f.size = 0; /* all of 0.085 m; else steps of at most 0.1 m, 0.2 of mean gradients */
         make(gradient, &f, 0, &c);
