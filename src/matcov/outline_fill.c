@@ -86,7 +86,8 @@ bool outline_open(const gradients *g, const layers *lay, int l, const footprint 
     }
     x->radius2 = always ? INFINITY : squared(OUTLINE_RADIUS, size[0], size[1]);
     x->apart2 = always ? INFINITY : squared(OUTLINE_APART, size[0], size[1]);
-    x->moments2 = a->centre[0] == b->centre[0] ? INFINITY : squared(OUTLINE_MOMENTS, size[0], size[1]);
+    x->moments2 =
+        a->centre[0] == b->centre[0] ? INFINITY : squared(OUTLINE_MOMENTS, size[0], size[1]);
     return true;
 }
 

@@ -92,6 +92,11 @@ status params_check_loop(params_loader *l) {
         return yaml_tree_fail(param_node(l->root, "loop.type"), "loop.type",
                               "integrator beside mode: moao, whose sensors do not see the mirrors; "
                               "expected open, or leaky, which filters commands in time");
+    if (par->mode == MODE_SPLIT)
+        return yaml_tree_fail(param_node(l->root, "loop.type"), "loop.type",
+                              "%s beside mode: split, which has the delays of both mirrors; "
+                              "expected open",
+                              type_name[par->loop_type]);
     TRY(check_delays(l));
     TRY(choose_rate(l));
     loop_filter f = filter_of(par);
