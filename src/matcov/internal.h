@@ -266,8 +266,9 @@ typedef struct {
 /* False: neither has outlines, or one does not see the layer. */
 bool outline_open(const gradients *g, const layers *lay, int l, const footprint *a,
                   const footprint *b, outline_pair *x);
-/* Of subapertures ka and kb, e[axis of the first + 2 axis of the second] [arcsec^2]. */
-void outline_add(const outline_pair *x, int ka, int kb, double e[4]);
+/* Adds what outlines change of n subapertures from k0 on, or n that are sub[k0 ..], with kb: to
+ * to[axis of the first + 2 axis of the second] [arcsec^2], NULL: not wanted. */
+void outline_add(const outline_pair *x, int n, int k0, const int *sub, int kb, double *const to[4]);
 /* The same of the phase with a sensor. */
 typedef struct {
     const gradients *g;

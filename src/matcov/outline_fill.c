@@ -105,27 +105,53 @@ static void between(const outline_pair *p, const double q[2], int i, int j, doub
     }
 }
 
-/* What the tables have, with parts of squares of very different sizes. */
-static void subtract_table(const outline_pair *p, const double q[2], double e[4]) {
-    for (int i = 0; i < p->r.parts[0] * p->r.parts[0]; i++)
-        for (int j = 0; j < p->r.parts[1] * p->r.parts[1]; j++) {
-            double d[2];
-            between(p, q, i, j, d);
-            outline_table(p->t, p->g->values, p->axes, d[0], d[1], -p->coef, e);
-        }
+#define TABLES_AT_ONCE 256
+
+/* Places at which the tables of a pair are wanted, with weights and rows of what they add to. */
+typedef struct {
+    int n, row[TABLES_AT_ONCE];
+    double x[TABLES_AT_ONCE], y[TABLES_AT_ONCE], w[TABLES_AT_ONCE];
+    double e[4][TABLES_AT_ONCE];
+} table_list;
+
+static void list_place(table_list *v, int row, double x, double y, double w) {
+    v->x[v->n] = x, v->y[v->n] = y, v->w[v->n] = w;
+    v->row[v->n++] = row;
 }
 
-/* What the second moments of both add to them. */
-static void add_moments(const outline_pair *p, const int number[2], const double q[2],
-                        double e[4]) {
+/* The weighed tables to their rows of to[axis of the first + 2 axis of the second], NULL: not
+ * wanted. */
+static void add_list(const outline_pair *p, table_list *v, double *const to[4]) {
+    for (int k = 0; k < 4; k++)
+        memset(v->e[k], 0, (size_t)v->n * sizeof v->e[k][0]);
+    for (int axis = 0; axis < 2; axis++)
+        gradient_add(p->t, p->g->values, &p->axes[axis], (size_t)v->n, v->x, v->y, 0.0, 0.0,
+                     p->coef, v->e[2 * axis], v->e[2 * axis + 1]);
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < v->n && to[k] != NULL; i++)
+            to[k][v->row[i]] += v->w[i] * v->e[k][i];
+    v->n = 0;
+}
+
+/* Less what the tables have (near: nodes take their place), or what second moments add to them:
+ * second differences over a subaperture; with parts of squares of very different sizes. */
+static void list_tables(const outline_pair *p, const int number[2], const double q[2], bool near,
+                        int row, table_list *v, double *const to[4]) {
     for (int i = 0; i < p->r.parts[0] * p->r.parts[0]; i++)
         for (int j = 0; j < p->r.parts[1] * p->r.parts[1]; j++) {
-            double d[2];
+            double d[2], middle = near ? -1.0 : 0.0;
             between(p, q, i, j, d);
-            for (int k = 0; k < 2; k++)
-                if (number[k] >= 0)
-                    outline_moments(p->t, p->g->values, p->axes, &p->f[k]->outline, number[k],
-                                    p->c[k], d[0], d[1], p->coef, e);
+            if (v->n + 9 > TABLES_AT_ONCE)
+                add_list(p, v, to);
+            for (int s = 0; s < 2; s++)
+                for (int k = 0; k < 2 && !near && number[s] >= 0; k++) {
+                    const double *m = p->f[s]->outline.moments + 6 * number[s] + 3 * k;
+                    const double x = p->c[s] * m[0], y = p->c[s] * m[1];
+                    list_place(v, row, d[0] + x, d[1] + y, m[2]);
+                    list_place(v, row, d[0] - x, d[1] - y, m[2]);
+                    middle -= 2.0 * m[2];
+                }
+            list_place(v, row, d[0], d[1], middle);
         }
 }
 
@@ -170,7 +196,8 @@ static void add_whole(const outline_pair *p, int s, int i, const double at[2], b
     nodes v;
     for (int j = o->first[set][i]; j < end;) {
         j = take_nodes(o, set, j, end, p->c[s], p->of[s], 1.0, &v);
-        memset(v.d, 0, sizeof v.d);
+        for (int b = 0; b < 2; b++)
+            memset(v.d[b], 0, (size_t)v.size * sizeof v.d[b][0]);
         gradient_add_phase(p->phase[!s], p->g->values, p->turn[!s], (size_t)v.n, v.x, v.y, at[0],
                            at[1], factor, v.d[0], v.d[1]);
         for (int b = 0; b < 2; b++) {
@@ -181,26 +208,10 @@ static void add_whole(const outline_pair *p, int s, int i, const double at[2], b
     }
 }
 
-void outline_add(const outline_pair *p, int ka, int kb, double e[4]) {
-    const int k[2] = {ka, kb};
-    int number[2];
-    double at[2][2], v[4] = {0, 0, 0, 0};
-    for (int s = 0; s < 2; s++) {
-        number[s] = outlined(p->f[s], k[s]) ? p->f[s]->outline.number[k[s]] : -1;
-        for (int i = 0; i < 2; i++)
-            at[s][i] = p->c[s] * p->f[s]->centre[i][k[s]] + p->of[s][i];
-    }
-    const double q[2] = {at[0][0] - at[1][0], at[0][1] - at[1][1]};
-    const double q2 = q[0] * q[0] + q[1] * q[1];
-    const bool apart = !(q2 < p->apart2);
-    if (number[0] < 0 && number[1] < 0)
-        return;
-    if (!(q2 < p->radius2)) {
-        if (q2 < p->moments2)
-            add_moments(p, number, q, e);
-        return;
-    }
-    subtract_table(p, q, e);
+/* The nodes' covariances of subapertures at at[0] and at[1]. */
+static void add_nodes(const outline_pair *p, const int number[2], double at[2][2], bool apart,
+                      double e[4]) {
+    double v[4] = {0, 0, 0, 0};
     if (number[0] >= 0 && number[1] >= 0) {
         add_pair(p, number[0], number[1], apart, e);
         return;
@@ -209,6 +220,40 @@ void outline_add(const outline_pair *p, int ka, int kb, double e[4]) {
     add_whole(p, s, number[s], at[!s], apart, v);
     for (int i = 0; i < 4; i++)
         e[i] += s == 0 ? v[i] : v[i / 2 + 2 * (i % 2)];
+}
+
+static void find_place(const outline_pair *p, int s, int k, double at[2]) {
+    for (int i = 0; i < 2; i++)
+        at[i] = p->c[s] * p->f[s]->centre[i][k] + p->of[s][i];
+}
+
+void outline_add(const outline_pair *p, int n, int k0, const int *sub, int kb,
+                 double *const to[4]) {
+    int number[2] = {-1, outlined(p->f[1], kb) ? p->f[1]->outline.number[kb] : -1};
+    double at[2][2];
+    table_list tables;
+    tables.n = 0;
+    find_place(p, 1, kb, at[1]);
+    for (int i = 0; i < n; i++) {
+        const int ka = sub != NULL ? sub[k0 + i] : k0 + i;
+        number[0] = outlined(p->f[0], ka) ? p->f[0]->outline.number[ka] : -1;
+        if (number[0] < 0 && number[1] < 0)
+            continue;
+        find_place(p, 0, ka, at[0]);
+        const double q[2] = {at[0][0] - at[1][0], at[0][1] - at[1][1]};
+        const double q2 = q[0] * q[0] + q[1] * q[1];
+        const bool near = q2 < p->radius2;
+        double e[4] = {0, 0, 0, 0};
+        if (near || q2 < p->moments2)
+            list_tables(p, number, q, near, i, &tables, to);
+        if (!near)
+            continue;
+        add_nodes(p, number, at, !(q2 < p->apart2), e);
+        for (int k = 0; k < 4; k++)
+            if (to[k] != NULL)
+                to[k][i] += e[k];
+    }
+    add_list(p, &tables, to);
 }
 
 bool outline_open_phase(const gradients *g, const layers *lay, int l, const footprint *f,
@@ -291,19 +336,10 @@ void outline_correct(const gradients *g, const layers *lay, const gradient_slope
         if (!outline_open(g, lay, l, rows->f, cols->f, &pair))
             continue;
         for (int j = cols->k0; j < cols->k1; j++) {
-            const int kb = subaperture(cols, j);
-            const bool all = outlined(cols->f, kb);
-            for (int i = rows->k0; i < rows->k1; i++) {
-                const int ka = subaperture(rows, i);
-                const size_t at = (size_t)(i - rows->k0) + (size_t)(j - cols->k0) * ld;
-                double e[4] = {0, 0, 0, 0};
-                if (!all && !outlined(rows->f, ka))
-                    continue;
-                outline_add(&pair, ka, kb, e);
-                for (int k = 0; k < 4; k++)
-                    if (a[k] != NULL)
-                        a[k][at] += e[k];
-            }
+            double *to[4];
+            for (int k = 0; k < 4; k++)
+                to[k] = a[k] != NULL ? a[k] + (size_t)(j - cols->k0) * ld : NULL;
+            outline_add(&pair, rows->k1 - rows->k0, rows->k0, rows->sub, subaperture(cols, j), to);
         }
     }
 }

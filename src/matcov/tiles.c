@@ -212,12 +212,9 @@ static void add_outlined_slopes(const block *b, int l, int s, int k, double *lin
     if (!outline_open(&b->mc->means, &b->mc->slopes, b->layer[l], footprint_of(b->mc, one, s),
                       footprint_of(b->mc, two, !s), &pair))
         return;
-    for (int i = 0; i < along->n; i++) {
-        double e[4] = {0, 0, 0, 0};
-        outline_add(&pair, one->sub[i], two->sub[k], e);
-        for (int a = 0; a < 4; a++)
-            line[i + a % 2 * along->n + a / 2 * along->size] += e[a];
-    }
+    double *const to[4] = {line, line + along->n, line + along->size,
+                           line + along->size + along->n};
+    outline_add(&pair, along->n, 0, one->sub, two->sub[k], to);
 }
 
 static void add_outlines(const block *b, int s, int k, double *line) {

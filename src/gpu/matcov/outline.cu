@@ -1,5 +1,6 @@
 /* Entries of partly lit subapertures: what nodes on their outlines change of tables of whole
  * squares. Model section 4. */
+#include "matcov/gradient_formula.h"
 #include "matcov/outline_formula.h"
 #include "matcov_host.cuh"
 #include "outline.cuh"
@@ -105,6 +106,51 @@ static __device__ inline void outline_point(const layer_function &layer, const m
         const double d = -0.5 * factor * structure_at(layer, dx * dx + dy * dy);
         e[0] += d * o->w[set][0][k];
         e[1] += d * o->w[set][1][k];
+    }
+}
+
+/* e[axis of the first + 2 axis of the second] += factor times the covariance of two mean gradients
+ * by their table; (dx, dy): the first's centre less the second's [m]. axes: with either axis of the
+ * second. */
+static __device__ inline void outline_table(const matcov_gradient *t, const double *values,
+                                            const gradient_axes axes[2], double dx, double dy,
+                                            double factor, double e[4]) {
+    const double s = dx * dx + dy * dy, c = axes[0].rows[0], s1 = axes[0].rows[1];
+    double m;
+    if (s < t->near2) {
+        const double x = axes[0].turn[0] * dx + axes[0].turn[1] * dy;
+        const double y = axes[0].turn[0] * dy - axes[0].turn[1] * dx;
+        for (int k = 0; k < 4; k++)
+            e[k] += factor * gradient_near(t, values + t->near, axes[k / 2].kind[k % 2], x, y);
+        return;
+    }
+    const double *at =
+        values + t->radial + (size_t)gradient_interval(t, s, &m) * 2 * GRADIENT_TERMS;
+    double k[8];
+    for (int i = 0; i < 8; i += 2)
+        gradient_two(at + i, k + i);
+    const double P = factor * (k[0] + m * (k[1] + m * (k[2] + m * k[3])));
+    const double Q = factor * (k[4] + m * (k[5] + m * (k[6] + m * k[7])));
+    for (int b = 0; b < 2; b++) {
+        const double vx = axes[b].v[0], vy = axes[b].v[1], q = (vx * dx + vy * dy) * Q;
+        e[2 * b] += (c * vx + s1 * vy) * P + (c * dx + s1 * dy) * q;
+        e[2 * b + 1] += (c * vy - s1 * vx) * P + (c * dy - s1 * dx) * q;
+    }
+}
+
+/* e += factor times what the second moments of outline i add to outline_table, beyond
+ * OUTLINE_RADIUS: second differences of the covariance over a subaperture. c:
+ * the outline's scale on the layer. */
+static __device__ inline void outline_moments(const matcov_gradient *t, const double *values,
+                                              const gradient_axes axes[2], const matcov_outline *o,
+                                              int i, double c, double dx, double dy, double factor,
+                                              double e[4]) {
+    const double *m = o->moments + 6 * i;
+    outline_table(t, values, axes, dx, dy, -2.0 * factor * (m[2] + m[5]), e);
+    for (int k = 0; k < 2; k++) {
+        const double x = c * m[3 * k], y = c * m[3 * k + 1], f = factor * m[3 * k + 2];
+        outline_table(t, values, axes, dx + x, dy + y, f, e);
+        outline_table(t, values, axes, dx - x, dy - y, f, e);
     }
 }
 
