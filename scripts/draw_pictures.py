@@ -84,29 +84,45 @@ def draw_budget(path):
     results("plot", demo_run(), "--budget", "-o", path)
 
 
-def draw_view(path):
-    """The page as a browser shows it, 1280 pixels wide, with the error budget."""
+def screenshot(address, path, ready):
+    """A page as a browser shows it, 1280 pixels wide, when the script `ready` is true."""
     from selenium import webdriver
     from selenium.webdriver.chrome.options import Options
     from selenium.webdriver.chrome.service import Service
-    page = os.path.join(WORK, "view.html")
-    results("view", demo_run(), "-m", "2", "-o", page)
+    from selenium.webdriver.support.ui import WebDriverWait
     with tempfile.TemporaryDirectory() as profile:
         o = Options()
         o.binary_location = shutil.which("chromium") or shutil.which("chromium-browser")
         for word in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-                     "--window-size=1280,1600", "--user-data-dir=" + profile):
+                     "--window-size=1280,800", "--user-data-dir=" + profile):
             o.add_argument(word)
         driver = webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=o)
         try:
-            driver.get("file://" + page)
-            if driver.execute_script("return document.body.dataset.ready") != "yes":
-                sys.exit("draw_pictures.py: %s is not drawn" % page)
+            driver.get(address)
+            WebDriverWait(driver, 300).until(lambda d: d.execute_script("return !!(%s)" % ready))
             height = driver.execute_script("return document.documentElement.scrollHeight")
             driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 1280, "height": height, "deviceScaleFactor": 1, "mobile": False})
             driver.save_screenshot(path)
         finally:
             driver.quit()
+
+
+def draw_view(path):
+    """With the error budget."""
+    page = os.path.join(WORK, "view.html")
+    results("view", demo_run(), "-m", "2", "-o", page)
+    screenshot("file://" + page, path, "document.body.dataset.ready === 'yes'")
+
+
+def draw_lab(path):
+    """With the image and the error against the full order."""
+    lab = subprocess.Popen([os.environ.get("MOAO", "build/moao"), "lab", "params/demo.yaml", "--no-browser"], cwd=ROOT, text=True,
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    try:
+        screenshot(lab.stdout.readline().strip(), path, "state.map && state.image && state.compared")
+    finally:
+        lab.terminate()
+        lab.wait()
 
 
 def draw_asterism(path):
@@ -162,6 +178,7 @@ PICTURES = {
     "demo": Picture(draw_demo, PLOTS + ["params/demo.yaml"]),
     "budget": Picture(draw_budget, PLOTS[1:] + ["python/moao/plots_budget.py", "params/demo.yaml"]),
     "view": Picture(draw_view, ["python/moao/view.py", "python/moao/view.html", "python/moao/view.js", "params/demo.yaml"]),
+    "lab": Picture(draw_lab, ["python/moao/lab.html", "python/moao/lab.js", "python/moao/lab.py", "params/demo.yaml"]),
     "asterism": Picture(draw_asterism, ["python/moao/plots_asterism.py", "python/moao/plots_maps.py", "params/demo.yaml", "examples/stars.ecsv"]),
     "sky-coverage": Picture(draw_coverage, ["python/moao/plots_asterism.py", "params/demo.yaml", "examples/stars.ecsv", "examples/fields.csv"]),
     "field-nodes": Picture(draw_field, ["scripts/plot_nodes.py"]),

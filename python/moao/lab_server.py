@@ -190,13 +190,22 @@ class Server:
         await self.http.close_all_connections()
 
 
+async def started(lab: Lab, port: Optional[int], framed: bool = False) -> Server:
+    """A server of the lab; where none can be, the lab is closed."""
+    try:
+        return Server(lab, port, framed)
+    except BaseException:
+        await lab.close()
+        raise
+
+
 def serve(case: Case, port: Optional[int] = None, output: Optional[str] = None, ready=None) -> None:
     """Serve a case until Ctrl-C, SIGTERM or SIGHUP; ready(url) is called when the page can be opened."""
     async def main():
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        server = Server(Lab(case, output), port)
+        server = await started(Lab(case, output), port)
         try:
             if ready is not None:
                 ready(server.url)
@@ -218,7 +227,7 @@ class Live:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="moao-lab")
         self._thread.start()
         try:
-            self._server: Optional[Server] = self._wait(self._made(port))
+            self._server: Optional[Server] = self._wait(started(self._lab, port, framed=True))
         except MoaoError:
             self._server = None
             self._end()
@@ -228,9 +237,6 @@ class Live:
 
     def _wait(self, coroutine, seconds: float = 30.0):
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(seconds)
-
-    async def _made(self, port: Optional[int]) -> Server:
-        return Server(self._lab, port, framed=True)
 
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -227,9 +227,12 @@ class Served(Lab):
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             s.bind(("127.0.0.1", 0))
             s.listen()
+            tmp = os.path.join(self.folder, "busy")
+            os.makedirs(tmp)
             p = subprocess.run([MOAO, "lab", os.path.join(self.folder, "case.yaml"), "-p", str(s.getsockname()[1])], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, env=environment(), timeout=60, check=False)
+                               stderr=subprocess.PIPE, text=True, env=environment(TMPDIR=tmp), timeout=60, check=False)
         self.assertEqual((p.returncode, p.stdout, len(p.stderr.splitlines())), (2, "", 1), p.stderr)
+        self.assertEqual(glob.glob(os.path.join(tmp, "moao-lab-*")), [])
         folder = os.path.join(self.folder, "second")
         os.makedirs(folder)
         write_case(folder)

@@ -25,7 +25,7 @@ from moao_test import MOAO, QUICK_CASE, ROOT, Run, environment, write_case  # no
 sys.path.insert(0, os.path.join(ROOT, "python"))
 import moao  # noqa: E402
 from moao import (cmd_asterism, cmd_collect, cmd_compare, cmd_coverage, cmd_export, cmd_plot, cmd_stars,  # noqa: E402
-                  cmd_sweep, cmd_view, plots)
+                  cmd_lab, cmd_sweep, cmd_view, plots)
 from moao.command import target_argument  # noqa: E402
 
 # 8 targets, 2 exposures, 2 wavelengths, every image without crop
@@ -339,7 +339,7 @@ class Commands(Case):
             text = f.read()
         parsers = {"moao-plot": cmd_plot, "moao-view": cmd_view, "moao-compare": cmd_compare, "moao-export": cmd_export,
                    "moao-plot-sweep": cmd_sweep, "moao-stars": cmd_stars, "moao-plot-asterism": cmd_asterism,
-                   "moao-plot-coverage": cmd_coverage, "moao-collect": cmd_collect}
+                   "moao-plot-coverage": cmd_coverage, "moao-collect": cmd_collect, "moao-lab": cmd_lab}
         found = [shlex.split(w, comments=True) for w in re.findall(r"^(moao-.*)$", text, re.M)]
         found += [shlex.split(w) for w in re.findall(r"`(moao-[a-z-]+ [^`]*)`", text)]
         found = [w for w in found if w[0] != "moao-python"]  # whose arguments are Python's
