@@ -51,7 +51,7 @@ def main():
         value, slow, slow_gradient, slow_mean, slow_std))
 
     kernel = gp.Kernel("matern", LENGTH, VARIANCE, NUGGET, 1.5)
-    for method, tau in (("dense", None), ("tlr", None), ("tlr", 1e-4)):
+    for method, tau in (("dense", None), ("tlr", None)):
         ours = gp.GaussianProcess(kernel, mean=False, free=(), method=method, tau=tau).fit(at, y)
         other = gp.Kernel("matern", LENGTH, VARIANCE, NUGGET, 1.5)  # evaluated anew
         found, fast = timed(lambda: ours.log_marginal_likelihood(other), repeat)

@@ -114,7 +114,7 @@ class GaussianProcess:
     kernel: a Kernel, whose numbers are where the fit starts; None: Matern of nu 1.5. mean: True, a constant mean is estimated;
     False, it is zero. free: which parameters are fitted, of "variance", "length", "shape" (nu or power), "nugget"; () fits none.
     restarts: further starts, at random around the first one; the best result counts. method: "dense", "tlr" (tile low-rank), or
-    "auto": dense up to 4,096 points. tau: of "tlr", largest Frobenius norm of what is dropped of a tile, in the units of the
+    "auto": dense up to 10,000 points. tau: of "tlr", largest Frobenius norm of what is dropped of a tile, in the units of the
     variance; None: a 10,000th of the nugget. random_state: seed of restarts and of random vectors. device: "cpu", "gpu", "auto".
 
     After fit(): kernel_, mean_ and mean_std_, log_marginal_likelihood_value_, logdet_, with logdet_error_ (estimate of its error)

@@ -153,11 +153,6 @@ def _points(points, most) -> np.ndarray:
     return np.ascontiguousarray(at)
 
 
-def _options(tau, n, tile) -> c.TlrOptions:
-    """Block columns of two tiles, of large matrices a sixteenth: what lies in a block on the diagonal is not compressed."""
-    return c.TlrOptions(tau=tau, cut=-1, width=min(2048, max(2 * tile, n // 16)))
-
-
 class TileLowRank(_Operator):
     """A symmetric matrix in tiles, those off the diagonal as products U V^T of few columns (docs/tlr.md).
 
@@ -243,7 +238,7 @@ class TileLowRank(_Operator):
         at = None if points is None else _points(points, 2)
         if at is not None and len(at) != n:
             raise MoaoError("points has %d rows: the matrix is of order %d" % (len(at), n))
-        return cls(c.device(device), _Layout(n, int(tile), at), _options(tau, n, int(tile)), entries)
+        return cls(c.device(device), _Layout(n, int(tile), at), c.TlrOptions(tau=tau, cut=-1), entries)
 
     def statistics(self) -> dict:
         """tiles (off the blocks on the diagonal), lowrank, dense and empty ones, mean, p90 and largest rank, bytes, bytes_dense."""

@@ -429,6 +429,19 @@ static void tiny(void **state) {
     }
 }
 
+/* With the width that is the library's choice a matrix of less than 2,048 rows is compressed. */
+static void default_width(void **state) {
+    points p = points_new(small() ? 512 : 1024, 64, TLR_KD);
+    tlr_stats s;
+    tlr *a;
+    (void)state;
+    ok(tlr_build(be, ctx, &p.l, NULL, fill, &p, &(tlr_options){.tau = 1e-4, .cut = -1}, &a));
+    tlr_statistics(a, &s);
+    assert_true(s.lowrank > 0 && s.bytes < 0.7 * s.bytes_dense);
+    tlr_close(a);
+    points_free(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_index_once),  cmocka_unit_test(tiles_of_groups),
@@ -437,6 +450,7 @@ int main(void) {
         cmocka_unit_test(apply_rectangle),  cmocka_unit_test(apply_symmetric),
         cmocka_unit_test(apply_factor),     cmocka_unit_test(copies),
         cmocka_unit_test(refused_matrices), cmocka_unit_test(tiny),
+        cmocka_unit_test(default_width),
     };
     return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
 }

@@ -125,7 +125,7 @@ static status check_options(const gp_options *o) {
 static void set_defaults(moao_gp *g) {
     const int64_t tile = 32 * (int64_t)lround(2 * sqrt((double)g->n) / 32);
     if (g->o.method == MOAO_GP_AUTO)
-        g->o.method = g->n <= 4096 ? MOAO_GP_DENSE : MOAO_GP_TLR;
+        g->o.method = g->n <= 10000 ? MOAO_GP_DENSE : MOAO_GP_TLR;
     if (g->o.tile == 0)
         g->o.tile = tile < 32 ? 32 : tile > 512 ? 512 : tile;
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TLR_WIDTH 2048               /* columns of a block column */
+#define TLR_WIDTH 2048               /* columns of a block column of a large matrix */
 #define TLR_MEMORY ((size_t)1 << 30) /* bytes of an intermediate product */
 /* Tile columns of a block column: where there are so few, tiles are large, and what is made of one
  * column is not made in one call with the others. */

@@ -34,7 +34,7 @@ static void set_defaults(tlr *a) {
     for (int64_t k = 0; k < a->cols->nt; k++)
         a->b = largest(a->b, tlr_extent(a->cols, k));
     if (a->o.width == 0)
-        a->o.width = TLR_WIDTH;
+        a->o.width = least(TLR_WIDTH, largest(2 * a->b, a->cols->n / 16));
     if (a->o.memory == 0)
         a->o.memory = TLR_MEMORY;
     if (a->o.cut < 0)

@@ -58,7 +58,7 @@ MOAO_PUBLIC moao_status moao_gp_covariance(const moao_gp_kernel *k, int dim, int
                                            int64_t ldc);
 
 typedef enum {
-    MOAO_GP_AUTO,  /* dense up to 4,096 points, tile low-rank beyond */
+    MOAO_GP_AUTO,  /* dense up to 10,000 points, tile low-rank beyond */
     MOAO_GP_DENSE, /* 8 n^2 bytes of the backend's memory */
     MOAO_GP_TLR,
 } moao_gp_method;

@@ -74,7 +74,8 @@ typedef struct {
     int64_t rank;  /* > 0: fixed rank, tau is not used */
     int64_t cut;   /* a tile that needs more columns is dense; < 0: half the tile's order; at most
                       512. 0: all tiles are dense */
-    int64_t width; /* columns of a block column; 0: 2,048 */
+    int64_t width; /* columns of a block column (the block on the diagonal is not compressed); 0: a
+                      16th of the matrix, two tiles at least, 2,048 at most */
     uint64_t seed; /* of the samples of compression */
     size_t memory; /* bytes for intermediate products, in each of two buffers; 0: 1 GB. Sums are
                       made in as few pieces as it allows: the bits of results depend on it */
