@@ -5,7 +5,8 @@
 # make mutants [N=50] [ONLY=word]              whether the tests notice changes that break something (docs/reliability.md)
 # make check-install [ONLY="wheel deb"]  the ways of docs/install.md in fresh systems (root, debootstrap)
 # make notebooks    the outputs of the notebooks of examples/ anew (python3-nbclient, python3-ipykernel)
-# make wheel, make deb   packages for pip and apt, into dist/;  make release-notes   the changes of this version
+# make wheel, make deb   packages for pip and apt, into dist/;  make dist   the source
+# make release-notes   the changes of this version
 # make pictures     the pictures of docs/ anew, from small runs (minutes)
 # make emulate-gpu  kernels of the GPU on an emulator, without a GPU (docs/developing.md)
 # make install prefix=/usr/local DESTDIR=      make gpu      the CUDA plugin, where nvcc exists
@@ -234,6 +235,13 @@ wheel: all to-install
 deb: all to-install
 	$(call say,DEB,dist)
 	+$(Q)$(staged) && packaging/make_deb.sh $(abspath $(stage)) $(shell cat VERSION) $(DIST) $(COMPRESS)
+
+# the source of the commit that is checked out, for Spack and for archives
+.PHONY: dist
+dist:
+	@mkdir -p $(DIST)
+	@git archive --prefix=moao-$(shell cat VERSION)/ -o $(DIST)/moao-$(shell cat VERSION).tar.gz HEAD
+	@echo "$(DIST)/moao-$(shell cat VERSION).tar.gz"
 
 .PHONY: release-notes
 release-notes:

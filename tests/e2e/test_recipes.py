@@ -8,10 +8,12 @@ import runpy
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import types
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import chroot  # noqa: E402
@@ -114,6 +116,19 @@ class Spack(unittest.TestCase):
         moao.spec = Spec({name: part for name in ("mpi", "scalapack", "openblas", "cuda")})
         moao.prefix = "/spack/moao"
         return moao, declared
+
+    def test_source(self):
+        """Spack takes the archive that `make dist` makes, which has the project in a folder."""
+        version = read("VERSION").strip()
+        if not os.path.exists(ROOT + "/.git"):
+            self.skipTest("no clone")
+        with tempfile.TemporaryDirectory() as d:
+            subprocess.run(["make", "-C", ROOT, "-s", "--no-print-directory", "dist", "DIST=" + d], check=True, stdout=subprocess.DEVNULL)
+            with mock.patch.object(os, "getcwd", lambda: d):
+                url = self.load(False)[0].url_for_version(version)
+            self.assertTrue(url.startswith("file://"), url)
+            with tarfile.open(url[len("file://"):]) as archive:
+                self.assertIn("moao-%s/packaging/spack/packages/moao/package.py" % version, archive.getnames())
 
     def test_version_and_libraries(self):
         """The version is the project's; every library that the Makefile looks for is depended on."""

@@ -16,6 +16,9 @@ class Moao(MakefilePackage):
     maintainers = []
     license("BSD-3-Clause")
 
+    # the archive of a release comes with it (make dist): Spack takes it from the current folder
+    manual_download = True
+
     version("0.3.0")
 
     variant("cuda", default=False, description="build the plugin that computes on NVIDIA GPUs")
@@ -35,6 +38,9 @@ class Moao(MakefilePackage):
     depends_on("py-numpy", type="run")
     depends_on("py-astropy", type="run")
     depends_on("py-matplotlib", type="run")
+
+    def url_for_version(self, version):
+        return "file://%s/moao-%s.tar.gz" % (os.getcwd(), version)
 
     def variables(self):
         spec = self.spec
