@@ -4,7 +4,7 @@ import os
 import sys
 
 from . import __version__
-from .process import environment, find_program, folder_of
+from .process import find_program, folder_of, inherited
 from .reading import MoaoError
 
 # the second word of moao-plot, moao-view...
@@ -36,7 +36,7 @@ def main(words=None):
         words = words[:1] + [shipped(w) for w in words[1:]]
     if not words:
         print("commands on results: %s\n" % ", ".join(COMMANDS), flush=True)
-    os.execve(program, [program] + (words or ["help"]), environment())
+    os.execve(program, [program] + (words or ["help"]), inherited())
     return 1  # not reached
 
 

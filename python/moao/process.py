@@ -117,12 +117,18 @@ def mpi_folders() -> List[str]:
     return [p for p in (os.path.join(sys.prefix, "bin"),) if os.path.exists(os.path.join(p, "mpirun"))]
 
 
-def environment(**more: str) -> Dict[str, str]:
-    """Of a program: this one's, with mpirun of a virtual environment on the PATH."""
+def inherited() -> Dict[str, str]:
+    """The environment of a program that takes the place of this process: this one's, with mpirun of a virtual environment on the PATH."""
     env = dict(os.environ)
     for folder in mpi_folders():
         if folder not in env.get("PATH", "").split(os.pathsep):
             env["PATH"] = folder + os.pathsep + env.get("PATH", "")
+    return env
+
+
+def environment(**more: str) -> Dict[str, str]:
+    """Of a program that this process starts."""
+    env = inherited()
     for name in list(env):  # of a rank that this process may be itself: the program would take itself for one
         if name.startswith(("OMPI_COMM_", "PMIX_", "PMI_", "OMPI_UNIVERSE")):
             del env[name]

@@ -17,7 +17,7 @@ import zipfile
 from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import ROOT, SHORT_CASE, as_built, environment, write_case  # noqa: E402
+from moao_test import MOAO, ROOT, SHORT_CASE, as_built, environment, write_case  # noqa: E402
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 import moao  # noqa: E402
@@ -57,6 +57,16 @@ class Choice(unittest.TestCase):
         with mock.patch.dict(os.environ, env, clear=True), mock.patch.object(sys, "prefix", self.dir + "/env"), \
                 mock.patch.object(process.subprocess, "run", return_value=said):
             return os.path.basename(process.of_wheel(self.program))
+
+    def test_rank(self):
+        """mpirun -n 2 moao run: the program that takes this process's place is a rank of mpirun's, a program that it starts is none."""
+        rank = {"OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "1", "MOAO": MOAO, "PATH": "/usr/bin:/bin"}
+        with mock.patch.dict(os.environ, rank, clear=True), mock.patch.object(os, "execve") as execve:
+            importlib.import_module("moao.__main__").main(["--version"])
+            self.assertNotIn("PMIX_RANK", process.environment())
+        program, words, env = execve.call_args[0]
+        self.assertEqual((words[1:], {k: env.get(k) for k in ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK")}),
+                         (["--version"], {"OMPI_COMM_WORLD_SIZE": "2", "PMIX_RANK": "1"}), program)
 
     def test_choice(self):
         """The environment's MPI comes before a loaded module's, that before the system's; a launcher and MOAO_MPI before all of them."""
