@@ -217,7 +217,7 @@ install: all to-install
 	install -d $(DESTDIR)$(prefix)/share/moao/python/moao/importers
 	install -m 644 VERSION $(DESTDIR)$(prefix)/share/moao/
 	install -m 644 $(wildcard python/*.py) python/pyproject.toml $(DESTDIR)$(prefix)/share/moao/python/
-	install -m 644 $(wildcard python/moao/*.py python/moao/*.html python/moao/*.js) $(DESTDIR)$(prefix)/share/moao/python/moao/
+	install -m 644 $(wildcard python/moao/*.py python/moao/*.html python/moao/*.js python/moao/py.typed) $(DESTDIR)$(prefix)/share/moao/python/moao/
 	install -m 644 $(wildcard python/moao/importers/*.py) $(DESTDIR)$(prefix)/share/moao/python/moao/importers/
 	for c in $(commands_on_results); do ln -sf ../share/moao/scripts/moao-results $(DESTDIR)$(prefix)/bin/moao-$$c; done
 

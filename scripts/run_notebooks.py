@@ -16,7 +16,7 @@ import tempfile
 import warnings
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-NAMES = ("first-map", "my-stars", "error-budget")
+NAMES = ("first-map", "my-instrument", "my-stars", "error-budget", "from-catalogue", "psfs-elsewhere", "a-night", "statistics")
 NUMBER = re.compile(r"-?\d+\.\d+")
 
 

@@ -90,6 +90,10 @@ class Case:
         more = ["%s=%s" % (k, v) for k, v in self._set.items()] + ["%s (table of %d)" % (k, len(t)) for k, t in self._tables().items()]
         return "<moao case %s%s>" % (" ".join(os.path.basename(f) for f in self.files), ": " + ", ".join(more) if more else "")
 
+    def _repr_html_(self):
+        from .show import case_page
+        return case_page(self)
+
     # --- what the program is told
 
     def _own_folder(self) -> str:

@@ -4,9 +4,14 @@ The images of psf.fits are samples of a band-limited function (they are the Four
 bounded support), so that integrals over boxes and pixels need no interpolation by hand: they are sums over the samples
 with the integrals of the interpolating kernel, of x and y apart.
 """
+import os
+from typing import Optional, Sequence, Tuple, Union
+
 import numpy as np
 
 from .reading import MoaoError, cell_of, number, whole
+
+Numbers = Union[float, Sequence[float], np.ndarray]
 
 MAS = np.pi / 180 / 3600e3  # rad
 FWHM_DIRECTIONS = 36
@@ -67,25 +72,29 @@ class Psf:
             self.data.shape[1], self.data.shape[0], self.pixel, self.wavelength, self.target, self.x, self.y,
             self.strehl)
 
+    def _repr_html_(self):
+        from .show import psf_page
+        return psf_page(self)
+
     def __array__(self, dtype=None, copy=None):
         return np.array(self.data, dtype=dtype)
 
     @property
-    def strehl(self):
+    def strehl(self) -> float:
         """The pixel on the axis."""
         return float(self.data[self.data.shape[0] // 2, self.data.shape[1] // 2])
 
     @property
-    def flux(self):
+    def flux(self) -> np.ndarray:
         """The image normalised to flux: the sum over an image without crop would be 1; here it is `fraction`."""
         return self.data / self.total
 
     @property
-    def fraction(self):
+    def fraction(self) -> float:
         """Share of all the light that lies inside the image."""
         return float(self.data.sum() / self.total)
 
-    def ee(self, boxes):
+    def ee(self, boxes: Numbers) -> Numbers:
         """Share of all the light in square boxes of those sides [mas] on the axis; no larger than the image."""
         try:
             boxes = np.asarray(boxes, float)
@@ -97,7 +106,7 @@ class Psf:
         value = ensquared(self.data, self.pixel, boxes.ravel()) / self.total
         return float(value[0]) if boxes.ndim == 0 else value.reshape(boxes.shape)
 
-    def profile(self):
+    def profile(self) -> Tuple[np.ndarray, np.ndarray]:
         """(radius [mas], mean over the ring of one pixel's width): the radial profile."""
         n, m = self.data.shape
         r = np.hypot(*np.ogrid[-(n // 2):n - n // 2, -(m // 2):m - m // 2])
@@ -113,7 +122,7 @@ class Psf:
         n, m = self.data.shape
         return np.fft.fft2(np.fft.ifftshift(self.data)) / (n * m), np.fft.fftfreq(n), np.fft.fftfreq(m)
 
-    def at(self, x, y):
+    def at(self, x: Numbers, y: Numbers) -> np.ndarray:
         """Values at places x, y [mas] from the axis, in the units of data, by the image's own Fourier series."""
         x, y = np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))
         f, fy, fx = self._spectrum()
@@ -122,7 +131,7 @@ class Psf:
         return np.einsum("pj,pj->p", ey @ f, ex).real.reshape(x.shape)
 
     @property
-    def fwhm(self):
+    def fwhm(self) -> float:
         """Full width at half maximum [mas]: mean over 36 directions of the width of the contour at half the value on the axis, as
         the table of a run has it; NaN where the image does not fall that low."""
         angles = np.pi * np.arange(FWHM_DIRECTIONS) / FWHM_DIRECTIONS
@@ -141,7 +150,7 @@ class Psf:
             low, high = np.where(above, middle, low), np.where(above, high, middle)
         return float(2 * np.mean((low + high) / 2))
 
-    def encircled(self, r):
+    def encircled(self, r: Numbers) -> Numbers:
         """Share of all the light in circles of radius r [mas] round the axis; no larger than the image."""
         radii = np.asarray(r, float)
         if not np.all((radii > 0) & (2 * radii <= min(self.data.shape) * self.pixel)):
@@ -160,7 +169,7 @@ class Psf:
         lines = np.einsum("pj,pj->p", np.exp(2j * np.pi * np.outer(y, fy)) @ f, chord).real
         return float(np.sum(weight * w * lines) / self.total)
 
-    def radial_profile(self, radii=None):
+    def radial_profile(self, radii: Optional[Numbers] = None) -> Tuple[np.ndarray, np.ndarray]:
         """(radius [mas], mean over the circle of that radius), in the units of data: the diffraction limit peaks at 1. Without
         radii the rings of one pixel's width, as profile()."""
         if radii is None:
@@ -175,7 +184,7 @@ class Psf:
             mean.append(self.at(r * np.cos(a), r * np.sin(a)).mean())
         return radii, np.array(mean)
 
-    def writeto(self, path, overwrite=False, normalised=True):
+    def writeto(self, path: Union[str, os.PathLike], overwrite: bool = False, normalised: bool = True) -> None:
         """Write the image as FITS. normalised: to flux (the sum without crop would be 1); else the diffraction limit peaks at 1."""
         from astropy.io import fits
         h = fits.PrimaryHDU(np.asarray(self.flux if normalised else self.data, np.float32))
@@ -197,7 +206,7 @@ class Psf:
         except OSError as e:
             raise MoaoError("%s: cannot be written: %s" % (path, e)) from None
 
-    def resampled(self, pixel, side):
+    def resampled(self, pixel: float, side: int) -> np.ndarray:
         """Flux in each of side x side pixels of that side [mas], the axis in the middle of pixel side//2."""
         if not number(pixel, "a pixel in mas") > 0 or whole(side, "a number of pixels") < 1:
             raise MoaoError("%s pixels of %s mas: both must be above 0" % (side, pixel))

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import tempfile
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from astropy.io import fits
@@ -16,6 +17,14 @@ from astropy.table import Table
 from . import carried, show
 from .psf import Psf, pupil_area, total_flux
 from .reading import MoaoError, check_fits, number, one_line, reading, reason, text_of, whole
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+    import pandas
+
+Wave = Union[None, float, str]  # um, the name of a band, or None
+Exposure = Union[None, int, str]  # from 1, "all", or None: the long one
+Target = Union[None, int, str]  # from 0, or a name
 
 _reason = reason  # the name of before
 
@@ -117,16 +126,16 @@ class Run:
 
     # --- to show it
 
-    def to_table(self, exposure=None):
+    def to_table(self, exposure: Optional[int] = None) -> Table:
         """A row for each target and wavelength: direction, name, every quantity of the long exposure or of one exposure (from 1),
         and the columns that the table of targets brought along."""
         return show.flat_table(self, exposure)
 
-    def to_pandas(self, exposure=None):
+    def to_pandas(self, exposure: Optional[int] = None) -> "pandas.DataFrame":
         """The same as a DataFrame. Needs pandas."""
         return self.to_table(exposure).to_pandas()
 
-    def plot(self, what=None, **more):
+    def plot(self, what: Optional[str] = None, **more: Any) -> "matplotlib.figure.Figure":
         """A figure of matplotlib: the overview, or a panel ("strehl", "ee", "psf", "budget"..., with the arguments of
         moao.plots_panels.panel: wavelength, targets, box)."""
         return show.figure(self, what, **more)
@@ -137,12 +146,12 @@ class Run:
     # --- what the run is about
 
     @property
-    def lambdas(self):
+    def lambdas(self) -> np.ndarray:
         """Wavelengths [um], or centres of bands, in the order of the file."""
         return np.asarray(self.wavelengths["LAMBDA"], float)
 
     @property
-    def bands(self):
+    def bands(self) -> List[str]:
         """Name of the band of each image, "" of a single wavelength, in the order of the file."""
         names = self.wavelengths["BAND"] if "BAND" in self.wavelengths.colnames else [""] * self.nl
         return [text_of(n) for n in names]
@@ -163,17 +172,17 @@ class Run:
         return float(np.sqrt(self.lambdas[il] ** 2 - wide ** 2 / 4))
 
     @property
-    def times(self):
+    def times(self) -> np.ndarray:
         """Times of the exposures [s]."""
         return np.asarray(self.exposures["TIME"], float)
 
     @property
-    def grid(self):
+    def grid(self) -> Optional[Tuple[int, int]]:
         """(nx, ny) of a grid of targets, None for a list."""
         return None if self._grid[0] <= 0 else tuple(int(n) for n in self._grid)
 
     @property
-    def names(self):
+    def names(self) -> List[str]:
         """Names of the targets; those that have none are called by their number from 1."""
         given = [text_of(n) for n in self.targets["NAME"]] if "NAME" in self.targets.colnames else [""] * self.nt
         return [n or str(i + 1) for i, n in enumerate(given)]
@@ -184,16 +193,16 @@ class Run:
         return "NAME" in self.targets.colnames and any(str(n).strip() for n in self.targets["NAME"])
 
     @property
-    def title(self):
+    def title(self) -> str:
         return text_of(self.header.get("TITLE", ""))
 
     @property
-    def zenith(self):
+    def zenith(self) -> float:
         """Zenith angle [deg]."""
         return float(self.header.get("ZENITH", 0))
 
     @property
-    def pupil(self):
+    def pupil(self) -> Dict[str, float]:
         """What of the telescope is lit, a dict: `area` [m2] collects the light; `peak`, what a Strehl ratio is to be multiplied by to
         be relative to the clear annulus of `diameter` [m] and `obscuration`. Files of earlier versions have the annulus."""
         h = self.header
@@ -203,12 +212,12 @@ class Run:
                 **{name: h[key] for name, key in words.items() if key in h}}
 
     @property
-    def r0(self):
+    def r0(self) -> np.ndarray:
         """r0 of each exposure [m] at 500 nm along the line of sight."""
         return np.asarray(self.exposures["R0"], float)
 
     @property
-    def r0_zenith(self):
+    def r0_zenith(self) -> np.ndarray:
         """r0 of each exposure [m] at 500 nm as it would be at zenith: that along the line of sight x airmass^(3/5)."""
         return self.r0 * np.cos(np.radians(self.zenith)) ** -0.6
 
@@ -218,7 +227,7 @@ class Run:
         return float(self.header["POSANGLE"]) if "POSANGLE" in self.header else None
 
     @property
-    def parameters(self):
+    def parameters(self) -> Dict[str, Any]:
         """Every parameter of the run, nested as in effective.yaml (parameters_text is that text)."""
         if self._parameters is None:
             try:
@@ -231,7 +240,7 @@ class Run:
     # --- figures of merit
 
     @property
-    def quantities(self):
+    def quantities(self) -> List[str]:
         """Names of what each target has: STREHL, EE_75mas..., FWHM, VARIANCE..."""
         names = self.targets.colnames
         return [n for n in names if n + LONG in names and n != STARS]
@@ -246,7 +255,7 @@ class Run:
         return TERMS.get(name, name.lower())
 
     @property
-    def boxes(self):
+    def boxes(self) -> List[float]:
         """Sides of the boxes of ensquared energy [mas]."""
         return [self.box_of(n) for n in self.quantities if n.startswith("EE_")]
 
@@ -255,7 +264,7 @@ class Run:
         """Side [mas] of the box of a quantity EE_75mas, EE_37p5mas."""
         return float(name[len("EE_"):-len("mas")].replace("p", "."))
 
-    def unit(self, name):
+    def unit(self, name: str) -> str:
         """Unit of a quantity, "" for pure numbers."""
         return str(self.targets[name].unit or "")
 
@@ -274,7 +283,7 @@ class Run:
             raise MoaoError("no quantity %s: this run has %s" % (name, ", ".join(self.quantities)))
         return self.targets[name]
 
-    def wavelength_index(self, wavelength=None):
+    def wavelength_index(self, wavelength: Wave = None) -> int:
         """Row of the wavelength nearest to one [um], of a band by its name; None: the first. A band is found by its
         centre too where no single wavelength is near."""
         if wavelength is None:
@@ -292,7 +301,7 @@ class Run:
                 raise
         return nearest(self.lambdas, wavelength, NEAR_WAVELENGTH, "wavelength", "um", others)
 
-    def value(self, name, wavelength=None, exposure=None):
+    def value(self, name: str, wavelength: Wave = None, exposure: Exposure = None) -> np.ndarray:
         """A quantity: of the long exposure (exposure=None), of one exposure (from 1), or of "all" of them; at the
         wavelength nearest to one [um], or at all (None: they come first in the array)."""
         il = slice(None) if wavelength is None else self.wavelength_index(wavelength)
@@ -312,15 +321,15 @@ class Run:
     def _shaped(self, v):
         return v if self.grid is None else v.reshape(v.shape[:-1] + (self.grid[1], self.grid[0]))
 
-    def strehl(self, wavelength=None, exposure=None):
+    def strehl(self, wavelength: Wave = None, exposure: Exposure = None) -> np.ndarray:
         """Strehl ratio of every target."""
         return self.value("STREHL", wavelength, exposure)
 
-    def fwhm(self, wavelength=None, exposure=None):
+    def fwhm(self, wavelength: Wave = None, exposure: Exposure = None) -> np.ndarray:
         """Full width at half maximum [mas] of every target."""
         return self.value("FWHM", wavelength, exposure)
 
-    def variance(self, wavelength=None, exposure=None):
+    def variance(self, wavelength: Wave = None, exposure: Exposure = None) -> np.ndarray:
         """Variance of the residual phase [rad2] of every target."""
         return self.value("VARIANCE", wavelength, exposure)
 
@@ -329,17 +338,17 @@ class Run:
         i = nearest(self.boxes, box, NEAR_BOX, "box", "mas", " (others: parameter psf.ee_boxes, or run.psf(...).ee(box) from the image)")
         return [n for n in self.quantities if n.startswith("EE_")][i]
 
-    def ee(self, box, wavelength=None, exposure=None):
+    def ee(self, box: float, wavelength: Wave = None, exposure: Exposure = None) -> np.ndarray:
         """Share of the energy of every target in a square box of that side [mas]."""
         return self.value(self.ee_name(box), wavelength, exposure)
 
-    def budget_terms(self):
+    def budget_terms(self) -> List[str]:
         """Names of the quantities that are errors of the phase: those in rad2, nm or nm2; VARIANCE only where the run
         has no error budget, whose total it is."""
         found = [n for n in self.quantities if self.unit(n).replace("^", "").replace("**", "") in ("rad2", "nm", "nm2")]
         return [n for n in found if n != "VARIANCE" or "WFE_TOTAL" not in found]
 
-    def star_noise(self, exposure=None, target=None):
+    def star_noise(self, exposure: Optional[int] = None, target: Target = None) -> np.ndarray:
         """Noise that each star brings [nm rms]: [star, target], or with `target` (as of target_index) [star]; of the
         long exposure or of one, from 1. The order is that of guide_stars."""
         name = STARS + (LONG if exposure is None else "")
@@ -349,7 +358,7 @@ class Run:
         cells = cells[:, :, 0 if exposure is None else self._exposure(exposure)].T
         return cells if target is None else cells[:, self.target_index(target)]
 
-    def budget(self, wavelength=None, exposure=None, target=None):
+    def budget(self, wavelength: Wave = None, exposure: Optional[int] = None, target: Target = None) -> Table:
         """The error terms that the run keeps, as a table: one row for each and each wavelength (None: all), mean,
         smallest and largest over the targets [rad2] and the root of the mean as optical path [nm]; with `target` (as of
         target_index) of that one. A term whose variance is negative has a root with that sign."""
@@ -370,7 +379,7 @@ class Run:
 
     # --- images
 
-    def target_index(self, x, y=None):
+    def target_index(self, x: Union[int, float, str], y: Optional[float] = None) -> int:
         """Index from 0 of a target: given itself, its name, or the direction (x, y) [arcsec] that it is nearest to."""
         if y is not None:
             x, y = number(x, "x in arcsec"), number(y, "y in arcsec")
@@ -385,7 +394,7 @@ class Run:
         return int(x) % self.nt
 
     @property
-    def has_psf(self):
+    def has_psf(self) -> bool:
         return os.path.exists(self.psf_path)
 
     @property
@@ -401,12 +410,12 @@ class Run:
                 self._images = check_fits(self.psf_path)
         return self._images
 
-    def psf(self, x, y=None, wavelength=None, exposure=None):
+    def psf(self, x: Union[int, float, str], y: Optional[float] = None, wavelength: Wave = None, exposure: Optional[int] = None) -> Psf:
         """The image of the target nearest to (x, y) [arcsec], or of that index (from 0) or name, at a wavelength (None:
         the first); the long exposure or, with output.psf: short, exposure 1, 2..."""
         return next(self.psfs([self.target_index(x, y)], wavelength, exposure))
 
-    def psfs(self, targets=None, wavelength=None, exposure=None):
+    def psfs(self, targets: Optional[Sequence[Any]] = None, wavelength: Wave = None, exposure: Optional[int] = None) -> Iterator[Psf]:
         """The images of some targets (indices, None: all), one after another; only they are read."""
         il = self.wavelength_index(wavelength)
         name, version = "PSF_LONG", il + 1
@@ -431,7 +440,7 @@ class Run:
             if f is not None:
                 f.close()
 
-    def psf_at(self, x, y, wavelength=None, exposure=None):
+    def psf_at(self, x: Any, y: Any, wavelength: Wave = None, exposure: Optional[int] = None) -> Union[Psf, List[Psf]]:
         """The image in any direction (x, y) [arcsec] of the field, also where there is no target: of a run with output.field: true,
         between whose nodes `moao psf` interpolates. x and y may be arrays: a list of images then. exposure: 1, 2... (None: the long
         one)."""

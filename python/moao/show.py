@@ -6,6 +6,8 @@ import io
 import numpy as np
 from astropy.table import Table
 
+from .reading import MoaoError
+
 OWN = ("TARGET", "X", "Y", "NAME", "RA", "DEC")
 
 
@@ -80,3 +82,37 @@ def page(run):
     return "<p><b>%s</b><br>%s</p><table><tr>%s</tr>%s</table>%s" % (
         html.escape(run.title), html.escape(head), "".join("<th>%s</th>" % c for c in ("wavelength", "long exposure", "mean", "min", "max")),
         "".join(rows), _picture(run))
+
+
+def case_page(case):
+    """HTML of a few lines on a case: telescope, mirror, sensors, targets; of one that is not whole yet what it lacks."""
+    try:
+        p = case.parameters
+    except MoaoError as e:
+        return "<p>%s<br>%s</p>" % (html.escape(repr(case)), html.escape(str(e)))
+    t, targets = p["telescope"], p.get("targets", {})
+    grid = targets.get("grid")
+    n = "%d x %d" % (grid["nx"], grid["ny"]) if grid else "%d" % len(targets["list"]) if "list" in targets else "file of"
+    head = "%s m, zenith %s deg; mirror of %s subapertures across (mode %s); %s targets" % (t["diameter"], t["zenith"], p["dm"]["nssp"], p["mode"], n)
+    rows = ["<tr><td>%s</td><td>%s</td><td>(%s)</td><td>%s</td></tr>" % tuple(html.escape(str(v)) for v in (
+        s["name"], s["type"], ", ".join(str(x) for x in s["direction"]), s["nssp"])) for s in p["sensors"]]
+    return "<p><b>%s</b><br>%s</p><table><tr><th>sensor</th><th>type</th><th>direction [arcsec]</th><th>subapertures</th></tr>%s</table>" % (
+        html.escape(p.get("title") or repr(case)), html.escape(head), "".join(rows))
+
+
+def psf_page(psf):
+    """HTML of an image: its numbers, and the picture on a logarithmic scale where matplotlib is installed."""
+    words = "<p>%s</p>" % html.escape(repr(psf))
+    try:
+        from matplotlib.colors import LogNorm
+        from matplotlib.figure import Figure
+    except ImportError:
+        return words
+    f = Figure(figsize=(3.4, 2.8), layout="constrained")
+    n, m = psf.data.shape
+    half = np.array([-(m // 2) - 0.5, m - m // 2 - 0.5, -(n // 2) - 0.5, n - n // 2 - 0.5]) * psf.pixel / 1e3
+    top = psf.data.max()
+    axes = f.add_subplot()
+    axes.set(xlabel="x [arcsec]", ylabel="y [arcsec]")
+    f.colorbar(axes.imshow(np.maximum(psf.data, 1e-5 * top), norm=LogNorm(1e-5 * top, top), origin="lower", extent=half), label="diffraction limit: 1")
+    return words + '<img alt="PSF" src="data:image/png;base64,%s">' % base64.b64encode(_png(f)).decode()

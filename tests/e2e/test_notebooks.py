@@ -1,6 +1,6 @@
 """The notebooks of examples/ run from the first cell to the last, and print the numbers that they show."""
-# seconds: 20
-# timeout: 400
+# seconds: 50
+# timeout: 900
 import importlib.util
 import json
 import os
@@ -31,6 +31,14 @@ class Notebooks(unittest.TestCase):
                 self.assertFalse([o for o in c["outputs"] if o["output_type"] == "error" or o.get("name") == "stderr"], name)
             self.assertNotIn(ROOT, text)
 
+    def test_ten(self):
+        """From a catalogue to a cube of PSFs: ten cells without a shell, and the cube holds most of the light."""
+        with open(os.path.join(ROOT, "examples", "from-catalogue.ipynb"), encoding="utf-8") as f:
+            cells = [c for c in json.load(f)["cells"] if c["cell_type"] == "code"]
+        self.assertEqual(len(cells), 10)
+        self.assertFalse([line for c in cells for line in c["source"] if line.lstrip().startswith(("!", "%"))])
+        self.assertRegex("".join(cells[-1]["outputs"][0]["text"]), r"cube of \(3, \d+, \d+\) with (0\.9|1\.0)")
+
     def check(self, name):
         p = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "run_notebooks.py"), "--check", name], env=environment(MOAO=MOAO),
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False)
@@ -41,12 +49,32 @@ class Notebooks(unittest.TestCase):
         self.check("first-map")
 
     @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
+    def test_my_instrument(self):
+        self.check("my-instrument")
+
+    @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
     def test_my_stars(self):
         self.check("my-stars")
 
     @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
     def test_error_budget(self):
         self.check("error-budget")
+
+    @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
+    def test_from_catalogue(self):
+        self.check("from-catalogue")
+
+    @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
+    def test_psfs_elsewhere(self):
+        self.check("psfs-elsewhere")
+
+    @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
+    def test_a_night(self):
+        self.check("a-night")
+
+    @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
+    def test_statistics(self):
+        self.check("statistics")
 
 
 if __name__ == "__main__":
