@@ -151,6 +151,8 @@ FUNCTIONS = {  # name: (result, arguments); those that return a status are check
     "moao_tlr_layout_free": (None, P),
     "moao_tlr_build": ("status", P, P, P, P, FILL, P, P, P),
     "moao_tlr_close": (None, P),
+    "moao_tlr_save": ("status", P, c_char_p),
+    "moao_tlr_load": ("status", P, P, c_char_p, P, P, P, P),
     "moao_tlr_tile_at": (POINTER(TlrTile), P, I, I),
     "moao_tlr_statistics": (None, P, P),
     "moao_tlr_apply": ("status", P, C, C, I, D, P, I, D, P, I),

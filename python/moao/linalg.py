@@ -10,6 +10,7 @@ then the library's word: INPUT, MEMORY, NUMERIC, INTERNAL. docs/library.md descr
 """
 import ctypes
 import math
+import os
 import weakref
 from ctypes import byref, c_double, c_void_p
 from typing import Callable, Optional, Tuple
@@ -19,7 +20,7 @@ import numpy as np
 from . import library as c
 from .reading import MoaoError
 
-__all__ = ["Hss", "TileLowRank", "TileLowRankFactor", "ara", "matern", "qr", "svd", "version"]
+__all__ = ["Hss", "TileLowRank", "TileLowRankFactor", "ara", "load", "matern", "qr", "svd", "version"]
 
 HSS = 2                                               # moao_hier_kind
 KERNELS = {"exponential": 1, "gaussian": 2}           # moao_hier_kernel
@@ -33,9 +34,22 @@ def version() -> str:
     return "%d.%d.%d" % (v // 10000, v // 100 % 100, v % 100)
 
 
+def _host(name, value) -> np.ndarray:
+    """What numpy takes; arrays of other libraries through DLPack. MoaoError: they are in the memory of a device."""
+    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__") or not hasattr(np, "from_dlpack"):
+        return np.asarray(value)
+    kind = int(value.__dlpack_device__()[0])
+    if kind not in (1, 3):  # kDLCPU, kDLCUDAHost
+        raise MoaoError("%s is in the memory of a device (DLPack's type %d): copy it to the host first, as by x.cpu() or x.get()" % (name, kind))
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as e:
+        raise MoaoError("%s cannot be taken through DLPack: %s" % (name, str(e).split("\n")[0])) from None
+
+
 def _real(name, value, ndim) -> np.ndarray:
     """An array of finite doubles with one of so many dimensions."""
-    a = np.asarray(value)
+    a = _host(name, value)
     if a.dtype.kind not in "fiub":
         raise MoaoError("%s has numbers of type %s: real numbers are expected" % (name, a.dtype))
     if a.ndim not in ndim:
@@ -131,13 +145,12 @@ class _Layout:
         if points is None:
             lib.tlr_layout_plain(n, tile, byref(self.c))
         else:
-            x, y = np.ascontiguousarray(points[:, 0]), np.zeros(n)
-            if points.shape[1] == 2:
-                y = np.ascontiguousarray(points[:, 1])
-            start = np.array([0, n], np.int64)
-            lib.tlr_layout_points(byref(c.Points(1, start.ctypes.data, x.ctypes.data, y.ctypes.data, 1)), tile, 0, byref(self.c))
-        self.order = np.ctypeslib.as_array(self.c.perm, (n,)).copy()
-        weakref.finalize(self, lib.tlr_layout_free, byref(self.c))
+            lib.tlr_layout_cloud(points.shape[1], n, points.ctypes.data, tile, byref(self.c))
+        self._own()
+
+    def _own(self):
+        self.order = np.ctypeslib.as_array(self.c.perm, (self.c.n,)).copy()
+        weakref.finalize(self, c.library().tlr_layout_free, byref(self.c))
 
 
 def _close(lib, device, close, pointer):
@@ -165,7 +178,6 @@ class TileLowRank(_Operator):
     def __init__(self, device, layout, options, entries):
         """For from_dense, from_points and from_entries. entries(rows, columns): a block."""
         self._device, self._lib, self._layout, self._options = device, device.lib, layout, options
-        self.n, self.tau = int(layout.c.n), options.tau
         self._pointer, failure = c_void_p(), []
         order = layout.order
 
@@ -187,14 +199,23 @@ class TileLowRank(_Operator):
                 if failure:
                     raise failure[0] from None
                 raise
-        weakref.finalize(self, _close, self._lib, device, self._lib.tlr_close, self._pointer)
+        self._own()
+
+    def _own(self):
+        weakref.finalize(self, _close, self._lib, self._device, self._lib.tlr_close, self._pointer)
+        self.n, self.tau = int(self._layout.c.n), self._options.tau
         self.bytes, self.bytes_dense = (int(self.statistics()[k]) for k in ("bytes", "bytes_dense"))
+
+    def save(self, path) -> None:
+        """Write the matrix to a file for load(). MoaoError (IO): it cannot be written."""
+        with self._device.lock:
+            self._lib.tlr_save(self._pointer, os.fsencode(path))
 
     @classmethod
     def from_dense(cls, a, tau: float, tile: Optional[int] = None, points=None, device: str = "cpu") -> "TileLowRank":
         """Compress a dense symmetric matrix of shape (n, n).
 
-        points: None (rows stay in their order), or the places of the rows, shape (n,), (n, 1) or (n, 2): rows near each other
+        points: None (rows stay in their order), or the places of the rows, shape (n,) or (n, 1 to 3): rows near each other
         come into one tile, which compresses much better. MoaoError: not square, not symmetric, not finite.
         """
         a = _real("a", a, (2,))
@@ -211,10 +232,10 @@ class TileLowRank(_Operator):
                     tile: Optional[int] = None, device: str = "cpu") -> "TileLowRank":
         """Covariances of points, kernel(distance), plus `nugget` on the diagonal; the whole matrix never exists.
 
-        points: shape (n,), (n, 1) or (n, 2). kernel: of an array of distances, in the units of the points, an array of its shape
+        points: shape (n,) or (n, 1 to 3). kernel: of an array of distances, in the units of the points, an array of its shape
         (matern(length, nu)). nugget: in the units of the kernel. MoaoError: bad shapes, a value that is not finite.
         """
-        at, nugget = _points(points, 2), _positive("nugget", nugget, zero=True)
+        at, nugget = _points(points, 3), _positive("nugget", nugget, zero=True)
 
         def entries(i, j):
             square = sum((at[i, d][:, None] - at[j, d]) ** 2 for d in range(at.shape[1]))
@@ -235,7 +256,7 @@ class TileLowRank(_Operator):
         tile = min(512, max(32, 32 * round(2 * math.sqrt(n) / 32))) if tile is None else tile
         if not isinstance(tile, (int, np.integer)) or not 1 <= tile:
             raise MoaoError("tile is %s: a number of rows, at least 1, is expected" % (tile,))
-        at = None if points is None else _points(points, 2)
+        at = None if points is None else _points(points, 3)
         if at is not None and len(at) != n:
             raise MoaoError("points has %d rows: the matrix is of order %d" % (len(at), n))
         return cls(c.device(device), _Layout(n, int(tile), at), c.TlrOptions(tau=tau, cut=-1), entries)
@@ -277,16 +298,23 @@ class TileLowRankFactor:
     """The Cholesky factor of a TileLowRank matrix, by its cholesky(). Attributes: n, bytes."""
 
     def __init__(self, a: TileLowRank):
-        self._device, self._lib, self._layout, self.n = a._device, a._lib, a._layout, a.n
-        self._pointer = c_void_p()
+        self._device, self._lib, self._layout, self._pointer = a._device, a._lib, a._layout, c_void_p()
         source = c.TlrSource(layout=ctypes.addressof(a._layout.c), a=a._pointer)
         with self._device.lock:
             self._lib.tlr_factor(self._device.be, self._device.ctx, byref(source), b"L", byref(a._options), byref(c.TlrRescue()),
                                  byref(self._pointer), None)
+        self._own()
+
+    def _own(self):
         weakref.finalize(self, _close, self._lib, self._device, self._lib.tlr_close, self._pointer)
         s = c.TlrStatistics()
         self._lib.tlr_statistics(self._pointer, byref(s))
-        self.bytes = int(s.bytes)
+        self.n, self.bytes = int(self._layout.c.n), int(s.bytes)
+
+    def save(self, path) -> None:
+        """Write the factor to a file for load(). MoaoError (IO): it cannot be written."""
+        with self._device.lock:
+            self._lib.tlr_save(self._pointer, os.fsencode(path))
 
     _columns = _Operator._columns
 
@@ -320,6 +348,20 @@ class TileLowRankFactor:
     def inverse(self):
         """A^-1 as a scipy.sparse.linalg.LinearOperator, for use as a preconditioner. MoaoError where scipy is not installed."""
         return _linear_operator(self.n, self.solve, self.solve)
+
+
+def load(path, device: str = "cpu"):
+    """The TileLowRank matrix or TileLowRankFactor that save() wrote, bit for bit. MoaoError: IO, the file cannot be read; INPUT, it is
+    damaged, cut short, of another version or no such file."""
+    dev, layout = c.device(device), _Layout.__new__(_Layout)
+    layout.c, pointer, factor, tau = c.Layout(), c_void_p(), ctypes.c_bool(), c_double()
+    with dev.lock:
+        dev.lib.tlr_load(dev.be, dev.ctx, os.fsencode(path), byref(layout.c), byref(pointer), byref(factor), byref(tau))
+    layout._own()
+    a = object.__new__(TileLowRankFactor if factor.value else TileLowRank)
+    a._device, a._lib, a._layout, a._pointer, a._options = dev, dev.lib, layout, pointer, c.TlrOptions(tau=tau.value, cut=-1)
+    a._own()
+    return a
 
 
 class Hss(_Operator):
@@ -395,6 +437,10 @@ class Hss(_Operator):
         v = self._columns("b", b)
         return self._through(v.reshape(self.n, -1) if v.size else v.reshape(self.n, 0), self._solve).reshape(v.shape)
 
+    def inverse(self):
+        """(A + shift I)^-1 as a scipy.sparse.linalg.LinearOperator, after factor(shift). MoaoError where scipy is not installed."""
+        return _linear_operator(self.n, self.solve, self.solve)
+
     def _solve(self, m, d, k):
         size = self._lib.hier_solve_workspace(self._pointer, k)
         self._lib.hier_solve(self._pointer, b"N", k, d, self.n, m.room(size), size)
@@ -405,7 +451,7 @@ class Hss(_Operator):
 
 def _batch(what, a):
     """(count, m, n, type of the library, of numpy, the matrices column-major)."""
-    a = np.asarray(a)
+    a = _host("a", a)
     if a.ndim != 3:
         raise MoaoError("a has the shape %s: (batch, m, n) is expected" % (a.shape,))
     if a.dtype.kind not in "fiub":

@@ -118,6 +118,71 @@ class Matrices(Refusing):
         square = ((self.points[:300, None] - self.points[:300]) ** 2).sum(2)
         np.testing.assert_allclose(g @ self.x[:300], np.exp(-square / 800) @ self.x[:300], atol=1e-8 * 300)
 
+    def test_files(self):
+        """A matrix and its factor come back bit for bit, and go on from there; what is damaged is refused."""
+        f = self.a.cholesky()
+        with tempfile.TemporaryDirectory() as d:
+            path = os.path.join(d, "a.tlr")
+            self.a.save(path)
+            again = linalg.load(path)
+            self.assertIsInstance(again, linalg.TileLowRank)
+            np.testing.assert_array_equal(again @ self.x, self.a @ self.x)
+            np.testing.assert_array_equal(again.cholesky().solve(self.x), f.solve(self.x))
+            f.save(path)
+            again = linalg.load(path)
+            self.assertIsInstance(again, linalg.TileLowRankFactor)
+            np.testing.assert_array_equal(again.solve(self.x), f.solve(self.x))
+            self.assertEqual((again.n, again.bytes, again.logdet()), (N, f.bytes, f.logdet()))
+            with open(path, "r+b") as file:
+                file.seek(3000)
+                file.write(b"?")
+            self.refused(re.escape(path), linalg.load, path, status="INPUT")
+            self.refused("No such file", linalg.load, os.path.join(d, "none"), status="IO")
+            self.refused("cannot be written", f.save, os.path.join(d, "none", "a"), status="IO")
+        self.assertEqual(os.path.exists(path), False)
+
+    def test_operators(self):
+        """Products and solves as scipy's operators, of points in space as well."""
+        at = np.random.default_rng(1).uniform(0, 5, (400, 3))
+        a = linalg.TileLowRank.from_points(at, linalg.matern(1.0), 1e-7, 0.1)
+        t = np.sqrt(3) * np.sqrt(((at[:, None] - at) ** 2).sum(2))
+        exact = (1 + t) * np.exp(-t) + 0.1 * np.eye(400)
+        np.testing.assert_allclose(a @ self.x[:400], exact @ self.x[:400], atol=1e-4)
+        h = linalg.Hss(at[:, 0], "exponential", 1.0, 1e-9).factor(0.1)
+        try:
+            import scipy.sparse.linalg  # noqa: F401
+        except ImportError:
+            return
+        for operator, inverse, true in ((a.operator(), a.cholesky().inverse(), exact),
+                                        (h.operator() + 0.1 * linalg._linear_operator(400, lambda x: x, lambda x: x), h.inverse(),
+                                         np.exp(-np.abs(at[:, :1] - at[:, 0])) + 0.1 * np.eye(400))):
+            for y in (operator @ self.x[:400], operator.T @ self.x[:400]):
+                np.testing.assert_allclose(y, true @ self.x[:400], atol=1e-4)
+            np.testing.assert_allclose(inverse.matvec(true @ self.x[:400, 0]), self.x[:400, 0], atol=1e-3)
+
+    def test_dlpack(self):
+        """Arrays of other libraries in the host's memory go in, results go out to them; those of a device are refused."""
+        class Foreign:
+            def __init__(self, array, device=(1, 0)):
+                self.array, self.device = array, device
+
+            def __dlpack_device__(self):
+                return self.device
+
+            def __dlpack__(self, **named):
+                return self.array.__dlpack__(**named)
+        np.testing.assert_array_equal(self.a.matmat(Foreign(self.x)), self.a.matmat(self.x))
+        np.testing.assert_array_equal(linalg.svd(Foreign(np.ones((2, 3, 4))))[1], linalg.svd(np.ones((2, 3, 4)))[1])
+        np.testing.assert_array_equal(np.from_dlpack(self.a.matmat(self.x)), self.a.matmat(self.x))
+        self.refused(r"x is in the memory of a device \(DLPack's type 2\)", self.a.matmat, Foreign(self.x, (2, 0)))
+        self.refused("in the memory of a device", linalg.svd, Foreign(self.x, (10, 0)))
+        try:
+            import torch
+        except ImportError:
+            return
+        np.testing.assert_array_equal(self.a.matmat(torch.from_numpy(self.x)), self.a.matmat(self.x))
+        self.assertEqual(torch.from_dlpack(self.a.matmat(self.x)).shape, (N, 3))
+
     def test_refused(self):
         dense, points = linalg.TileLowRank.from_dense, linalg.TileLowRank.from_points
         bad = self.exact.copy()
@@ -130,7 +195,7 @@ class Matrices(Refusing):
         self.refused("tau is 0", dense, self.exact, 0)
         self.refused("tile is -4", dense, self.exact, TAU, tile=-4)
         self.refused("points has 3 rows", dense, self.exact, TAU, points=self.points[:3])
-        self.refused(r"shape \(1000, 3\)", points, self.x, linalg.matern(1), TAU)
+        self.refused(r"shape \(1000, 4\)", points, np.ones((N, 4)), linalg.matern(1), TAU)
         self.refused("not finite", points, self.points, lambda d: d * np.nan, TAU, status="NUMERIC")
         self.refused(r"returned the shape", points, self.points, lambda d: d[:1], TAU)
         with self.assertRaises(ZeroDivisionError):  # of the user's function

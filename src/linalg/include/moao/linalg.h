@@ -13,6 +13,7 @@
 #include "hier.h"
 #include "status.h"
 #include "tlr.h"
+#include "tlr_file.h"
 #include "toeplitz.h"
 #include "version.h"
 

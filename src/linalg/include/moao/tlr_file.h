@@ -1,0 +1,34 @@
+/* Tile low-rank matrices and factors in files: what took long to compute is kept, for other
+ * programs and for later.
+ *
+ * A file is of one version of the format, in the byte order of the machine that wrote it; others
+ * are refused. It has the order of the rows, the tiles with their ranks, all numbers in double
+ * precision, and a sum over everything before it. */
+#ifndef MOAO_TLR_FILE_H
+#define MOAO_TLR_FILE_H
+
+#include "tlr.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Writes a symmetric matrix or a factor, in whole: the file appears under its name when it is
+ * complete (PATH.part before). MOAO_INPUT: a rectangular matrix, or one that is distributed or has
+ * tiles in single precision (options.fp32). MOAO_IO: the file cannot be written. Waits. Local. */
+MOAO_PUBLIC moao_status moao_tlr_save(const moao_tlr *a, const char *path);
+
+/* Reads one into the memory of a backend: the same matrix, bit for bit. *layout is its order and
+ * belongs to the caller, who frees it (moao_tlr_layout_free) after closing the matrix; both are
+ * empty on failure; *factor and *tau (each may be NULL): whether it is one, and the tolerance of
+ * its compression. Nothing of a file is believed: its size has to be that of what it says it holds
+ * before memory is taken. MOAO_IO: it cannot be read; MOAO_INPUT: it is no such file, of another
+ * version or byte order, cut short, or its sum or a number in it is wrong. Waits. Local. */
+MOAO_PUBLIC moao_status moao_tlr_load(const moao_backend *be, moao_backend_ctx *ctx,
+                                      const char *path, moao_tlr_layout *layout, moao_tlr **out,
+                                      bool *factor, double *tau);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
