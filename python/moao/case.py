@@ -21,7 +21,7 @@ import numpy as np
 from astropy.table import Table
 
 from . import carried, case_tables
-from .case_values import steps, text, units_of, value_at
+from .case_values import arcsec_of, steps, text, units_of, value_at
 from .check import Check
 from .process import Finished, Stopped, check_finished, find_program, folder_of, run_program
 from .progress import Display, Shown
@@ -360,7 +360,7 @@ class Case:
             known = sum((list(v) for v in sensor_keys().values()), []) if what == "stars" else []
             own = case_tables.own_columns(t, known)
             if what == "stars":
-                rows = [s["direction"] for s in tree["sensors"]]
+                rows = [[arcsec_of(v) for v in s["direction"]] for s in tree["sensors"]]
                 own = _behind(own, len(rows))
             else:
                 rows = case_tables.targets_table(tree["targets"])

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 from astropy.table import Column, MaskedColumn, Table
 
-from .case_values import unit_of_word
+from .case_values import arcsec_of, unit_of_word
 from .reading import MoaoError
 
 PLACES = ("x", "y", "ra", "dec", "name")
@@ -36,7 +36,7 @@ def stars_table(sensors: List[Dict[str, Any]], units: Dict[str, str]) -> Table:
     t["name"] = [str(s.get("name", "")) for s in sensors]
     t["type"] = [str(s["type"]) for s in sensors]
     for i, axis in enumerate("xy"):
-        t[axis] = _column(axis, [float(s["direction"][i]) for s in sensors], "arcsec")
+        t[axis] = _column(axis, [arcsec_of(s["direction"][i]) for s in sensors], "arcsec")
     keys: List[str] = []
     for s in sensors:
         keys += [k for k in s if k not in keys and k not in ("name", "type", "direction")]
@@ -58,7 +58,7 @@ def grid_points(grid: Dict[str, Any]) -> List[Tuple[float, float]]:
 
 def targets_table(targets: Dict[str, Any]) -> Table:
     """The targets of effective parameters as a table."""
-    points = grid_points(targets["grid"]) if "grid" in targets else [(float(x), float(y)) for x, y in targets["list"]]
+    points = grid_points(targets["grid"]) if "grid" in targets else [(arcsec_of(x), arcsec_of(y)) for x, y in targets["list"]]
     t = Table()
     if targets.get("names"):
         t["name"] = [str(n) for n in targets["names"]]

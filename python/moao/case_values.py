@@ -19,6 +19,15 @@ def unit_of_word(word: str):
     return u.Unit(UNITS[word]) if word in UNITS else None
 
 
+def arcsec_of(value: Any) -> float:
+    """An angle of effective parameters [arcsec]: a number, or a text with a unit, as the program writes the star of a ring or a target
+    by ra and dec when no number of arcsec is exactly that."""
+    if isinstance(value, str):
+        from astropy import units as u
+        return float(u.Quantity(value).to_value("arcsec"))
+    return float(value)
+
+
 def plain(value: Any, key: str) -> Any:
     """A value in what JSON has: quantities become texts with a unit that the program knows, arrays lists."""
     if value is None:

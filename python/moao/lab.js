@@ -123,7 +123,18 @@ function arrow(e) {
 // --- the map
 
 const quantity = () => state.map.quantities[+element("quantity").value] || state.map.quantities[0];
-const shown = () => quantity().values[+element("wave").value];
+const reducedMap = () => quantity().values[+element("wave").value];
+const average = a => a.reduce((x, y) => x + y, 0) / a.length;
+function scaling() {   // by which the map at reduced order is nearest to the full one in the directions that were compared; null: none asked for or known
+    const row = element("scaled").checked && state.compared && state.compared.rows.find(r => r.name === quantity().name);
+    if (!row) return null;
+    const full = row.full[+element("wave").value], small = row.reduced[+element("wave").value], factor = average(full) / average(small);
+    return Number.isFinite(factor) && factor > 0 ? {factor: factor, left: Math.max(...small.map((v, k) => Math.abs(v * factor - full[k])))} : null;
+}
+function shown() {
+    const s = scaling();
+    return s ? reducedMap().map(v => v * s.factor) : reducedMap();
+}
 function at(values, x, y) {   // between the directions of the map, linearly; null outside
     const m = state.map, fx = m.x.length < 2 ? 0 : (x - m.x[0]) / (m.x[m.x.length - 1] - m.x[0]) * (m.x.length - 1);
     const fy = m.y.length < 2 ? 0 : (y - m.y[0]) / (m.y[m.y.length - 1] - m.y[0]) * (m.y.length - 1);
@@ -193,8 +204,8 @@ function drawMap() {
     side.replaceChildren();
     const label = q.label + (q.unit ? " [" + q.unit + "]" : "") + (q.term ? "" : " at " + m.waves[+element("wave").value]);
     bar(side, {x: BOX.left + BOX.side + 16, y: BOX.top, w: 15, h: BOX.side}, VIRIDIS, low, high, label, false);
-    const mean = v.reduce((a, b) => a + b, 0) / v.length;
-    element("numbers").textContent = label + ": min " + number(low) + ", mean " + number(mean) + ", max " + number(high) + " over " + m.x.length + " × " + m.y.length +
+    const mean = average(v), scaled = scaling();
+    element("numbers").textContent = label + (scaled ? ", estimate of the full order (× " + scaled.factor.toFixed(3) + ", within " + number(scaled.left) + " of it in " + facts.probes + " directions)" : "") + ": min " + number(low) + ", mean " + number(mean) + ", max " + number(high) + " over " + m.x.length + " × " + m.y.length +
         " directions; r0 " + (100 * m.r0).toFixed(1) + " cm along the line of sight at 500 nm.";
     showCursor();
 }
@@ -215,6 +226,8 @@ function showMap(map, seconds) {
     element("status").textContent = "Map of the settings shown; computed in " + seconds.toFixed(2) + " s.";
     element("status").className = "good";
     element("map").dataset.serial = map.serial;
+    element("warnings").replaceChildren(...map.warnings.map(w => make("li", {text: w})));
+    element("warned").hidden = !map.warnings.length;
     drawField();
     drawBudget();
     askImage();
@@ -392,6 +405,7 @@ function drawBudget() {
         const v = q.values[0], square = v.reduce((a, b) => a + b * Math.abs(b), 0) / v.length;
         return [q.label, Math.sign(square) * Math.sqrt(Math.abs(square)), state.cursor ? at(v, ...state.cursor) : null, q.name];
     });
+    if (!rows.length) { element("budget").replaceChildren(make("caption", {text: "This case has no error budget: mirrors that targets share, or output.budget: none."})); return; }
     const top = Math.max(...rows.map(r => Math.abs(r[1])), 1), table = element("budget");
     table.replaceChildren(make("tr", {}, make("th", {text: "term", scope: "col"}), make("th", {text: "field", scope: "col"}), make("th", {text: "cursor", scope: "col"}),
         make("th", {class: "bar"}, make("span", {class: "hidden", text: "bar"}))));
@@ -423,6 +437,8 @@ function shortError() {
 function showCompared() {
     const table = element("accuracy-table"), text = element("reduction");
     table.replaceChildren();
+    element("scaled").disabled = !state.compared;
+    if (state.map) drawMap();
     if (state.map) text.textContent = text.textContent.replace(/(full order: ).*$/, (m, a) => a + shortError());
     if (!state.compared) { element("accuracy-text").textContent = "How far the reduced order is from a run in full order of the same settings and exposure, in " + facts.probes + " directions of the map: not computed yet."; return; }
     element("accuracy-text").textContent = "Reduced minus full order, same settings and exposure, at " + state.compared.directions.map(place).join(", ") + ".";
@@ -479,6 +495,7 @@ makeControls();
 drawField();
 showCompared();
 element("quantity").addEventListener("change", () => { drawMap(); });
+element("scaled").addEventListener("change", drawMap);
 element("wave").addEventListener("change", () => { drawMap(); askImage(); });
 element("map").addEventListener("pointermove", e => { if (!e.buttons && state.map && at(shown(), ...direction(e)) !== null) setCursor(direction(e)); });
 element("compare").addEventListener("click", compare);

@@ -19,7 +19,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from .case import Case
-from .case_values import plain, text
+from .case_values import arcsec_of, plain, text
 from .process import DONE, STOPPED, _event, environment, error_of, find_program
 from .reading import MoaoError, one_line
 from .results import Run, read_yaml
@@ -142,6 +142,10 @@ def applied(tree: Tree, values: Dict[str, Any]) -> Tree:
     return made
 
 
+def _arcsec(pair: Sequence[Any]) -> List[float]:
+    return [arcsec_of(v) for v in pair]
+
+
 def order_of(tree: Tree) -> int:
     """Subapertures across of the finest sensor or of the mirror: the full order."""
     return int(max([tree["dm"]["nssp"]] + [s["nssp"] for s in tree["sensors"]]))
@@ -153,8 +157,8 @@ def field_of(tree: Tree) -> Tuple[List[float], List[float]]:
     if "grid" in t:
         g = t["grid"]
         wide = float(g.get("width") or 0)
-        return [float(v) for v in g.get("center", (0, 0))], [max(wide, NARROW), max(float(g.get("height", wide) or 0), NARROW)]
-    xy = np.asarray(t["list"], float)
+        return _arcsec(g.get("center", (0, 0))), [max(wide, NARROW), max(float(g.get("height", wide) or 0), NARROW)]
+    xy = np.array([_arcsec(p) for p in t["list"]])
     low, high = xy.min(axis=0), xy.max(axis=0)
     return ((low + high) / 2).tolist(), np.maximum((high - low) * 1.1, NARROW).tolist()
 
@@ -162,7 +166,7 @@ def field_of(tree: Tree) -> Tuple[List[float], List[float]]:
 def _coarser(tree: Tree, scale: float) -> None:
     """Sensors and mirrors with so much fewer subapertures across; a sensor's light stays what it is on the telescope."""
     def fewer(n):
-        return max(2, int(n * scale + 0.5))
+        return max(min(n, 2), int(n * scale + 0.5))  # a sensor of tip and tilt stays one
     tree["dm"]["nssp"] = fewer(tree["dm"]["nssp"])
     for s in tree["sensors"]:
         n = fewer(s["nssp"])
@@ -172,8 +176,8 @@ def _coarser(tree: Tree, scale: float) -> None:
     mirrors = tree.get("mirrors", {})
     if "pitch" in mirrors:
         mirrors["pitch"] = [v / scale for v in mirrors["pitch"]]
-    if "actuators" in mirrors:
-        mirrors["actuators"] = [fewer(v - 1) + 1 for v in mirrors["actuators"]]
+        finest = math.ceil(tree["telescope"]["diameter"] / min(mirrors["pitch"]) * (1 - 1e-9))
+        tree["dm"]["nssp"] = max(tree["dm"]["nssp"], finest)  # of the lattice of points and images
 
 
 def _points(sensor: Tree) -> None:
@@ -192,7 +196,7 @@ def one_exposure(tree: Tree, profile: int) -> Tree:
     chosen = _item(made["atmosphere"]["profiles"], str(profile), "atmosphere.profiles[%d]" % profile)
     made["atmosphere"]["profiles"] = [dict(chosen, time=0)]
     made["schedule"] = {"tor_times": [0], "exposure_times": [0]}
-    made["output"] = dict(made["output"], psf="none", field=False, matrices=[], ranks=False, budget="terms")
+    made["output"] = dict(made["output"], psf="none", field=False, matrices=[], ranks=False)
     return made
 
 
@@ -424,7 +428,7 @@ class Lab:
         return {"title": one_line(t.get("title") or self.name), "diameter": t["telescope"]["diameter"], "zenith": t["telescope"]["zenith"],
                 "mode": t.get("mode", "moao"), "nssp": t["dm"]["nssp"], "mirrors": "mirrors" in t,
                 "sensors": [{"name": one_line(s.get("name") or "%s %d" % (s["type"].upper(), i + 1)), "type": s["type"],
-                             "direction": s["direction"], "magnitude": s.get("magnitude"), "lgs_return": s.get("lgs_return"),
+                             "direction": _arcsec(s["direction"]), "magnitude": s.get("magnitude"), "lgs_return": s.get("lgs_return"),
                              "band": s.get("band")} for i, s in enumerate(t["sensors"])],
                 "targets": _targets(t), "field": field_of(t), "full": full, "order": min(ORDER, full),
                 "orders": sorted({o for o in ORDERS if o < full} | {full}), "exposures": _exposures(t),
@@ -439,7 +443,7 @@ def _targets(tree: Tree) -> Dict[str, Any]:
         g = t["grid"]
         return {"grid": {"nx": g["nx"], "ny": g.get("ny", g["nx"])}}
     names = t.get("names") or [""] * len(t["list"])
-    return {"list": [{"name": one_line(n), "direction": xy} for n, xy in list(zip(names, t["list"]))[:MANY]], "number": len(t["list"])}
+    return {"list": [{"name": one_line(n), "direction": _arcsec(xy)} for n, xy in list(zip(names, t["list"]))[:MANY]], "number": len(t["list"])}
 
 
 def _exposures(tree: Tree) -> Optional[int]:

@@ -243,6 +243,16 @@ static status refuse_split(const params_loader *l) {
     return MOAO_OK;
 }
 
+/* Whether anything is asked of mirrors: an empty list `for`, as effective.yaml has it, does not. */
+static bool mirrors_asked(const params_loader *l) {
+    static const char *const key[] = {"mirrors.pitch", "mirrors.actuators", "mirrors.diameter",
+                                      "mirrors.coupling", "mirrors.delay"};
+    for (size_t i = 0; i < sizeof key / sizeof *key; i++)
+        if (param_node(l->root, key[i]) != NULL)
+            return true;
+    return l->par->mirrors_for.n > 0;
+}
+
 static status check_mirrors(params_loader *l) {
     params *par = l->par;
     int n = par->mirrors_altitude.n;
@@ -250,7 +260,7 @@ static status check_mirrors(params_loader *l) {
     status st;
     if (par->mode == MODE_SPLIT)
         TRY(check_split(l, &n));
-    if (n == 0 && param_node(l->root, "mirrors") != NULL)
+    if (n == 0 && mirrors_asked(l))
         return fail_at(l, "mirrors.altitude", "missing, expected the altitudes of the mirrors");
     if (n == 0)
         return par->mode == MODE_MCAO

@@ -264,6 +264,30 @@ class Served(Lab):
 class FromPython(unittest.TestCase):
     """case.lab(): served by a thread of this process."""
 
+    def test_reduced_cases(self):
+        """Of shipped cases of every mode the reduced one and the one that it is compared with are accepted, and smaller."""
+        from moao import lab
+        for name in ("demo", "canary", "glao", "ltao", "mcao", "scao", "split"):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                tree = lab.read_yaml(moao.Case(name).text)
+                whole = moao.Case(lab.compared(tree, 0))
+                small = lab.reduced(tree, 6, 0)
+                path = os.path.join(folder, "small.yaml")
+                with open(path, "w", encoding="utf-8") as f:
+                    f.write(lab.yaml_text(small))
+                self.assertLess(moao.Case(path).check().sizes["measurements"], whole.check().sizes["measurements"])
+                self.assertEqual(moao.Case(path)["targets.grid.nx"], 13)
+                self.assertEqual([s["nssp"] for s in small["sensors"] if s["name"].startswith("TT")],  # of tip and tilt
+                                 [s["nssp"] for s in tree["sensors"] if s["name"].startswith("TT")])
+
+    def test_rings(self):
+        """Stars of a ring, whose directions no number of arcsec gives exactly, are numbers in tables and on the page."""
+        case = moao.Case("mcao")
+        np.testing.assert_allclose(case.stars["x"][:3], [40, 20, -20], rtol=1e-12)
+        lab = moao.lab.Lab(case)
+        self.addCleanup(shutil.rmtree, lab.folder)
+        np.testing.assert_allclose([s["direction"] for s in lab.describe()["sensors"]][1], [20, 40 * 0.75 ** 0.5], rtol=1e-12)
+
     @unittest.skipUnless(tornado, "no tornado (python3-tornado)")
     def test_case_lab(self):
         """The page of a notebook: a frame with the address, the case as the page shows it, and an end that leaves nothing."""
@@ -369,6 +393,11 @@ class Seen(Lab):
         self.assertLess(d["low"], d["high"])
         text = self.script("return document.getElementById('reduction').textContent")
         self.assertIn(("Strehl ratio at 1.65 µm −%.3f to −%.3f (reduced minus full, 5 directions)" % (-d["low"], -d["high"])), text)
+        self.script("document.getElementById('scaled').click()")
+        factor, left = self.script("const s = scaling(); return [s.factor, s.left]")
+        self.assertLess(left, 0.2 * abs(d["low"]))
+        np.testing.assert_allclose(self.script("return shown()"), factor * np.array(self.script("return reducedMap()")))
+        self.assertIn("estimate of the full order (× %.3f" % factor, self.script("return document.getElementById('numbers').textContent"))
         second = self.script("return state.map.serial")
         self.script("const p = document.getElementById('profile'); p.value = 1; p.dispatchEvent(new Event('change'));")
         self.until("state.map.serial > %d" % second)

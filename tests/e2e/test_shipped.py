@@ -45,6 +45,20 @@ class Shipped(unittest.TestCase):
             with open(name, encoding="utf-8") as f:
                 self.assertTrue(f.readline().startswith("# "), name)
 
+    def test_effective_parameters_are_parameters(self):
+        """What a run of each shipped case leaves as effective.yaml is a case again, with the same effective parameters."""
+        for name in sorted(glob.glob(os.path.join(ROOT, "params", "*.yaml"))):
+            with self.subTest(os.path.basename(name)), tempfile.TemporaryDirectory() as d:
+                texts = []
+                for path in (name, os.path.join(d, "effective.yaml")):
+                    p = subprocess.run([MOAO, "check", path, "--effective"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       universal_newlines=True, check=False)
+                    self.assertEqual(p.returncode, 0, p.stderr)
+                    texts.append(p.stdout)
+                    with open(os.path.join(d, "effective.yaml"), "w", encoding="utf-8") as f:
+                        f.write(p.stdout)
+                self.assertEqual(texts[0], texts[1])
+
     # name: layers; ranges of seeing [arcsec], isoplanatic angle [arcsec] and coherence time [ms] at 500 nm and zenith
     PROFILES = {
         "eso35-median": (35, (0.63, 0.66), (2.2, 2.4), (5.3, 5.8)), "eso35-q1": (35, (0.42, 0.44), (2.7, 2.9), (7.2, 7.7)),
