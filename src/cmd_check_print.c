@@ -68,6 +68,14 @@ static void print_split(const sys *s) {
             c->shift[0], c->shift[1], c->rot * 180 / M_PI, c->scale);
 }
 
+/* Whether a sensor's delay is not that of the others. */
+static bool own_delays(const sys *s) {
+    bool any = false;
+    for (int w = 0; w < sys_stars(s); w++)
+        any = any || s->sensors[w].late != 0;
+    return any;
+}
+
 static void print_sensors(const sys *s) {
     printf("sensors         %-20s %-4s %6s %12s  %s\n", "name", "type", "nssp", "measurements",
            "direction [\"]");
@@ -81,7 +89,7 @@ static void print_sensors(const sys *s) {
     }
     if (sys_stars(s) > MOST_SENSORS)
         say("", "and %d more", sys_stars(s) - MOST_SENSORS);
-    for (int w = 0; w < sys_stars(s) && w < MOST_SENSORS && sys_has_own_delays(s); w++)
+    for (int w = 0; w < sys_stars(s) && w < MOST_SENSORS && own_delays(s); w++)
         say(w == 0 ? "delays" : "", "%d %.4g ms from the middle of a frame of %.4g ms", w,
             1e3 * sys_delay_of(s, &s->sensors[w]), 1e3 * s->sensors[w].noise.frame_time);
     char loop[256];

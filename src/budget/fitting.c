@@ -15,11 +15,12 @@
 #include <stdlib.h>
 
 #define RIDGE 1e-13 /* of the mean of G's diagonal, where its factor needs one */
+#define SHARED 1e-9 /* the same of several mirrors, which make pistons and tilts together */
 #define DENSE 2     /* points a pitch, at least */
 
 typedef struct {
     const psf *p;
-    double coupling;
+    double coupling, ridge;
     int v, np, rows;
     size_t most;       /* numbers of the largest row's influence functions */
     double *influence; /* [most] */
@@ -82,7 +83,7 @@ static status invert(work *k) {
         all += row[j] / v;
         c += g[j + j * n] / v;
     }
-    for (double ridge = 0; info != 0 && ridge<1e-3; ridge = ridge> 0 ? 10 * ridge : RIDGE) {
+    for (double ridge = k->ridge; info != 0 && ridge<1e-3; ridge = ridge> 0 ? 10 * ridge : RIDGE) {
         for (size_t j = 0; j < n; j++)
             for (size_t i = 0; i < n; i++)
                 k->fit[i + j * n] =
@@ -170,11 +171,12 @@ done:
 static status fitting_on(const comm *c, const sys *s, const psf *p, int n, const double *L0,
                          double *out) {
     const double *x, *y;
-    const size_t nsep = psf_sep_count(p), v = (size_t)s->dm.nact;
+    const size_t nsep = psf_sep_count(p), v = (size_t)sys_commands(s);
     double **d = NULL, *beyond = NULL, strength = 1, none = 0;
     work k = {.p = p,
               .coupling = s->dm.coupling,
-              .v = s->dm.nact,
+              .ridge = s->fit.nmirror > 1 ? SHARED : 0,
+              .v = sys_commands(s),
               .np = (int)psf_points(p, &x, &y),
               .rows = psf_lattice_rows(p),
               .most = largest_row(p)};
@@ -217,14 +219,22 @@ static psf_opts dense_options(const sys *s) {
                       .across = DENSE * s->dm.nssp};
 }
 
-status fitting_variance(const comm *c, const sys *s, const psf *p, int n, const double *L0,
-                        double *out) {
+int fitting_directions(const sys *s) {
+    return sys_is_aloft(s) ? s->ntarget : 1;
+}
+
+status fitting_variance(const comm *c, const sys *s, psf *p, int n, const double *L0, double *out) {
     const psf_opts o = dense_options(s);
     psf *dense = NULL;
     status st = MOAO_OK;
     if (psf_lattice_rows(p) < o.across)
         TRY(psf_init(s, &o, &dense));
-    st = fitting_on(c, s, dense != NULL ? dense : p, n, L0, out);
+    for (int i = 0; i < fitting_directions(s); i++) {
+        psf *on = dense != NULL ? dense : p;
+        if (sys_is_aloft(s))
+            psf_aim(on, s->targets[i]);
+        TRY(fitting_on(c, s, on, n, L0, out + (size_t)i * (size_t)n));
+    }
 done:
     psf_free(dense);
     return st;
@@ -233,8 +243,8 @@ done:
 /* --- what it takes */
 
 static double actuators_of_row(const sys *s) {
-    const double v = s->dm.nact;
-    return fmin(v, 14 * sqrt(v));
+    const double v = sys_commands(s);
+    return s->fit.nmirror > 0 ? v : fmin(v, 14 * sqrt(v));
 }
 
 /* The options by which the points are chosen. */
@@ -245,7 +255,7 @@ static psf_opts points_of(const sys *s, const psf_opts *o) {
 
 size_t fitting_bytes(const sys *s, const psf_opts *o) {
     const psf_opts used = points_of(s, o);
-    const size_t v = (size_t)s->dm.nact, np = psf_points_of(s, &used);
+    const size_t v = (size_t)sys_commands(s), np = psf_points_of(s, &used);
     const size_t row = (size_t)(1.5 * sqrt((double)np) * actuators_of_row(s));
     return (2 * v * v + 2 * row + 23 * psf_sep_count_of(s, &used)) * sizeof(double) +
            psf_phase_work(s, &used, v, 1) + (used.across > 0 ? psf_bytes(s, &used) : 0);
@@ -253,7 +263,8 @@ size_t fitting_bytes(const sys *s, const psf_opts *o) {
 
 double fitting_flops(const sys *s, const psf_opts *o) {
     const psf_opts used = points_of(s, o);
-    const double v = s->dm.nact, np = (double)psf_points_of(s, &used);
+    const double v = sys_commands(s), np = (double)psf_points_of(s, &used);
     /* inverse, shapes of the points */
-    return v * v * v + 2 * np * v * actuators_of_row(s) + 4 * np * sqrt(np) * v;
+    return fitting_directions(s) *
+           (v * v * v + 2 * np * v * actuators_of_row(s) + 4 * np * sqrt(np) * v);
 }

@@ -11,12 +11,16 @@
  */
 status mirror_shapes(const psf *p, int v, double *mean, double *g);
 
-/* out[n] = this rank's part of the fitting error's variance [m^2] over the pupil, of layers of
- * strength 1 m^(-5/3) with the outer scales L0[n] [m]; the sum over ranks is meant. Where the
- * lattice of p has less than 2 points a pitch, on one that has. Local. MOAO_MEMORY, MOAO_NUMERIC.
- */
-status fitting_variance(const comm *c, const sys *s, const psf *p, int n, const double *L0,
-                        double *out);
+/* Directions in which mirrors have a fitting error of their own: the targets, or 1 where all
+ * mirrors are on the pupil. */
+int fitting_directions(const sys *s);
+
+/* out[fitting_directions][n] = this rank's part of the fitting error's variance [m^2] over the
+ * pupil, of layers of strength 1 m^(-5/3) with the outer scales L0[n] [m]; the sum over ranks is
+ * meant. Of several mirrors: what all their shapes leave, as a target sees them. Where the lattice
+ * of p has less than 2 points a pitch, on one that has. p: aimed elsewhere after it. Local.
+ * MOAO_MEMORY, MOAO_NUMERIC. */
+status fitting_variance(const comm *c, const sys *s, psf *p, int n, const double *L0, double *out);
 
 /* Local, for the plan: bytes of a rank while it runs, floating-point operations of all ranks. o:
  * options of the images. */

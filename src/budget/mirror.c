@@ -48,7 +48,7 @@ static status find_scales(const atmos *a, mirror_budget *b) {
         b->L0[MOST_SCALES] = INFINITY;
         b->n = MOST_SCALES + infinite;
     }
-    TRY(ALLOC(b->fitting, (size_t)b->n, "fitting errors"));
+    TRY(ALLOC(b->fitting, (size_t)b->n * (size_t)b->ndir, "fitting errors"));
     TRY(ALLOC(b->aliasing, (size_t)b->n, "aliasing"));
 done:
     return st;
@@ -64,11 +64,13 @@ static double value_at(const mirror_budget *b, const double *of, double L0) {
     return of[i - 1] + x * (of[i] - of[i - 1]);
 }
 
-void mirror_budget_of(const mirror_budget *b, const profile *p, double *fitting, double *aliasing) {
+void mirror_budget_of(const mirror_budget *b, const profile *p, int target, double *fitting,
+                      double *aliasing) {
+    const double *of = b->fitting + (b->ndir > 1 ? (size_t)target * (size_t)b->n : 0);
     *fitting = *aliasing = 0;
     for (int l = 0; l < p->nlayer; l++)
         if (p->strength[l] > 0) {
-            *fitting += p->strength[l] * value_at(b, b->fitting, p->L0[l]);
+            *fitting += p->strength[l] * value_at(b, of, p->L0[l]);
             *aliasing += p->strength[l] * value_at(b, b->aliasing, p->L0[l]);
         }
 }
@@ -109,44 +111,45 @@ done:
 
 /* Into sums[2 n]: this rank's part of the variances that fitting leaves, and fitting and aliasing.
  */
-static status add_phase(const comm *c, const sys *s, const psf *p, const double *dplus,
-                        mirror_budget *b, double *sums) {
-    const size_t v = (size_t)s->dm.nact;
+static status add_phase(const comm *c, const sys *s, psf *p, const double *dplus, mirror_budget *b,
+                        double *sums) {
+    const size_t v = (size_t)sys_commands(s);
     double *mean = NULL;
     status st;
     TRY(ALLOC(mean, v, "influence functions"));
     TRY(ALLOC(b->influence, v * v, "shapes of the mirror"));
-    TRY(mirror_shapes(p, s->dm.nact, mean, b->influence));
+    psf_aim(p, (double[2]){0, 0});
+    TRY(mirror_shapes(p, (int)v, mean, b->influence));
     TRY(fitting_variance(c, s, p, b->n, b->L0, sums));
     if (!s->fit.phase)
-        st = add_uncorrected(c, s, p, dplus, b, mean, sums + b->n);
+        st = add_uncorrected(c, s, p, dplus, b, mean, sums + b->n * b->ndir);
 done:
     free(mean);
     return st;
 }
 
-static status init_of_phase(const comm *c, const sys *s, const psf *p, const double *dplus,
+static status init_of_phase(const comm *c, const sys *s, psf *p, const double *dplus,
                             mirror_budget *b) {
-    const size_t n = (size_t)b->n;
+    const size_t n = (size_t)b->n, all = n * (size_t)b->ndir;
     double *sums = NULL;
-    status st = ALLOC(sums, 2 * n, "variances");
+    status st = ALLOC(sums, all + n, "variances");
     if (st == MOAO_OK)
         st = add_phase(c, s, p, dplus, b, sums);
     TRY(comm_agree(c, st));
-    comm_sum(c, sums, 2 * n);
-    for (size_t i = 0; i < n; i++) {
+    comm_sum(c, sums, all + n);
+    for (size_t i = 0; i < all; i++)
         b->fitting[i] = sums[i];
-        b->aliasing[i] = s->fit.phase ? 0 : sums[n + i] - sums[i];
-    }
+    for (size_t i = 0; i < n; i++)
+        b->aliasing[i] = s->fit.phase ? 0 : sums[all + i] - sums[i];
 done:
     free(sums);
     return st;
 }
 
-status mirror_budget_init(const comm *c, const sys *s, const psf *p, const double *dplus,
-                          const atmos *a, mirror_budget *b) {
+status mirror_budget_init(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
+                          mirror_budget *b) {
     status st;
-    *b = (mirror_budget){0};
+    *b = (mirror_budget){.ndir = psf_is_phase(p) ? fitting_directions(s) : 1};
     TRY(comm_agree(c, find_scales(a, b)));
     st =
         psf_is_phase(p) ? init_of_phase(c, s, p, dplus, b) : comm_agree(c, init_of_sensor(s, p, b));
@@ -167,7 +170,7 @@ void mirror_budget_free(mirror_budget *b) {
 /* --- what it takes */
 
 size_t mirror_budget_bytes(const sys *s) {
-    return (size_t)s->dm.nact * (size_t)s->dm.nact * sizeof(double);
+    return (size_t)sys_commands(s) * (size_t)sys_commands(s) * sizeof(double);
 }
 
 size_t mirror_budget_work(const sys *s, const psf_opts *o) {

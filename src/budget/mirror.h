@@ -13,11 +13,12 @@
 typedef struct {
     int n;             /* outer scales, increasing */
     double *L0;        /* [n] [m], INFINITY the last */
-    double *fitting;   /* [n] variance for a strength of 1 m^(-5/3) [m^2] */
-    double *aliasing;  /* [n] the same */
+    int ndir;          /* directions (fitting_directions): of each target, or 1 */
+    double *fitting;   /* [ndir][n] variance for a strength of 1 m^(-5/3) [m^2] */
+    double *aliasing;  /* [n] the same, whatever the direction */
     double *influence; /* v x v: G = A'A/points, A = influence functions at the points without their
-                          means: c'G c is the variance of the commands' shape over the pupil. Of
-                          psf.residual: sensor, c'G c by the stationary average */
+                          means, on the axis: c'G c is the variance of the commands' shape over the
+                          pupil. Of psf.residual: sensor, c'G c by the stationary average */
 } mirror_budget;
 
 /* Collective; the panels of the truth sensor's slopes are shared out over the ranks. dplus: v x t,
@@ -26,12 +27,13 @@ typedef struct {
  * fitted to the phase, whose `dplus` is not looked at: no truth sensor is meant there. Layers with
  * more than 16 different outer scales are taken from a table over their logarithm. free: fine on
  * {0}. */
-status mirror_budget_init(const comm *c, const sys *s, const psf *p, const double *dplus,
-                          const atmos *a, mirror_budget *b);
+status mirror_budget_init(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
+                          mirror_budget *b);
 void mirror_budget_free(mirror_budget *b);
 
-/* Local. Variances under a profile of the run [m^2]. */
-void mirror_budget_of(const mirror_budget *b, const profile *p, double *fitting, double *aliasing);
+/* Local. Variances of a target under a profile of the run [m^2]. */
+void mirror_budget_of(const mirror_budget *b, const profile *p, int target, double *fitting,
+                      double *aliasing);
 
 /* Local, for the plan: bytes of a rank while it is made and after it; floating-point operations of
  * all ranks. */

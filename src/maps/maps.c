@@ -160,7 +160,7 @@ status maps_write(const char *dir, const params *par, const sys *s, const atmos 
                    .nexposure = a->nexposure,
                    .ntarget = s->ntarget,
                    .nscalar = SCALAR_EE + par->psf_ee_boxes.n,
-                   .nbudget = params_wants_budget(par) ? BUDGET_TERMS + s->nsensor : 0};
+                   .nbudget = params_wants_budget(par) ? BUDGET_TERMS + sys_stars(s) : 0};
     params_sky(par, &m.sk);
     if (store_finished(store)) {
         progress_note("%s: the run was finished before; its files stay as they are", dir);

@@ -203,7 +203,7 @@ status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size
     status st = fill_block(&src, i0, ni, j0, nj, a, ld);
     for (int w = 0; with & MATCOV_NOISE && st == MOAO_OK && w < mc->nsensor; w++)
         add_noise(mc, w, i0, ni, j0, nj, a, ld);
-    if (mc->s->fit.split.delayed && mc->p->still)
+    if (mc->s->fit.split.delayed && mc->p->of_tor)
         part_delays(mc->s->m / 2, i0, ni, j0, nj, a, ld);
     return st;
 }

@@ -4,9 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#define RULE 5  /* of Gauss and Legendre, on each part of an edge that is a pitch long at most */
-#define CELLS 8 /* of a partly lit subaperture, across a pitch */
-#define FAR 40  /* exp(-FAR) is nothing */
+#define RULE 5   /* of Gauss and Legendre, on each part of an edge that is a pitch long at most */
+#define CELLS 16 /* of a partly lit subaperture, across a pitch */
+#define FAR 40   /* exp(-FAR) is nothing */
 
 static const double node[RULE] = {-0.906179845938664, -0.538469310105683, 0, 0.538469310105683,
                                   0.906179845938664},

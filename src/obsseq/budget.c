@@ -1,5 +1,7 @@
 #include "obsseq/budget.h"
 
+#include "budget/fitting.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,8 +78,8 @@ static void fill_weight(const team *t, const budget_term *b, double *strip, doub
 
 static status send_weight(tor *t, budget_term *b) {
     engine *e = &t->e;
-    double *strip = NULL, *weight = NULL, *shape = NULL;
-    const int64_t rows = t->t.nlrow, v = t->t.nrow;
+    double *strip = NULL, *weight = NULL;
+    const int64_t rows = t->t.nlrow;
     size_t most = 1;
     status st;
     for (int j = 0; j < psf_lattice_rows(b->ps); j++) {
@@ -87,18 +89,46 @@ static status send_weight(tor *t, budget_term *b) {
     }
     TRY(ALLOC(strip, most, "influence functions"));
     TRY(ALLOC(weight, (size_t)(rows * b->few.n), "influence functions"));
-    TRY(ALLOC(shape, (size_t)(rows * v), "shapes of the mirror"));
     fill_weight(&t->t, b, strip, weight);
-    for (int64_t j = 0; j < v; j++)
-        memcpy(shape + j * rows, b->mirror->influence + t->t.row0 + j * v,
-               (size_t)rows * sizeof *shape);
     TRY(engine_copy(e, b->weight, weight, rows * b->few.n));
-    TRY(engine_copy(e, b->shape, shape, rows * v));
     st = engine_sync(e);
 done:
     free(strip);
     free(weight);
+    return st;
+}
+
+/* This rank's rows of G. */
+static status send_shape(tor *t, budget_term *b, const double *g) {
+    engine *e = &t->e;
+    double *shape = NULL;
+    const int64_t rows = t->t.nlrow, v = t->t.nrow;
+    status st;
+    TRY(ALLOC(shape, (size_t)(rows * v), "shapes of the mirror"));
+    for (int64_t j = 0; j < v; j++)
+        memcpy(shape + j * rows, g + t->t.row0 + j * v, (size_t)rows * sizeof *shape);
+    TRY(engine_copy(e, b->shape, shape, rows * v));
+    st = engine_sync(e);
+done:
     free(shape);
+    return st;
+}
+
+/* The same of mirrors as the k-th target sees them, where it matters. */
+static status see_shape(tor *t, budget_term *b, int k) {
+    const size_t v = (size_t)t->t.nrow;
+    double *g = NULL, *mean = NULL;
+    status st = MOAO_OK;
+    if (!sys_is_aloft(t->e.s))
+        return st;
+    TRY(ALLOC(g, v * v, "shapes of the mirror"));
+    TRY(ALLOC(mean, v, "shapes of the mirror"));
+    psf_aim(b->ps, tor_direction(t, k));
+    TRY(mirror_shapes(b->ps, (int)v, mean, g));
+    st = send_shape(t, b, g);
+done:
+    free(g);
+    free(mean);
     return st;
 }
 
@@ -122,7 +152,7 @@ done:
     return st;
 }
 
-status budget_open(tor *t, const psf *ps, const mirror_budget *mirror, budget_term *b) {
+status budget_open(tor *t, psf *ps, const mirror_budget *mirror, budget_term *b) {
     engine *e = &t->e;
     const int64_t rows = t->t.nlrow, v = t->t.nrow;
     const size_t m = t->e.s->m, most = (size_t)t->most;
@@ -152,6 +182,7 @@ status budget_open(tor *t, const psf *ps, const mirror_budget *mirror, budget_te
     if (t->t.group_size > 1)
         TRY(ALLOC(b->full, (size_t)(v * e->width), "rows of a group's target"));
     TRY(send_points(t, b));
+    TRY(send_shape(t, b, mirror->influence));
     st = send_weight(t, b);
 done:
     return st;
@@ -269,13 +300,16 @@ status budget_prepare(tor *t, budget_term *b, const profile *p) {
         return st;
     if (b->solved != t->solved) {
         report_phase("exposure: noise gains");
-        for (int k = 0; k < tor_distinct(t, t->ch.nmine); k++)
+        const bool each = sys_is_aloft(s);
+        for (int k = 0; k < (each ? t->ch.nmine : tor_distinct(t, t->ch.nmine)); k++) {
+            TRY(team_agree(&t->t, see_shape(t, b, k)));
             TRY(target_gains(t, b, k));
-        for (int k = 1; k < t->ch.nmine && t->shared; k++)
+        }
+        for (int k = 1; k < t->ch.nmine && t->shared && !each; k++)
             memcpy(b->gains + (size_t)k * all, b->gains, all * sizeof *b->gains);
         b->solved = t->solved;
     }
-    mirror_budget_of(b->mirror, p, &b->fitting, &b->aliasing);
+    b->prof = p;
     b->lags = b->few.n > 0 && !budget_by_totals(s, p) && budget_lags(s, p);
     st = matcov_noise(s, p, b->noise);
 done:
@@ -306,6 +340,11 @@ status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
     if (b->mirror == NULL || !b->lags)
         return MOAO_OK;
     report_phase("exposure: lag");
+    if (sys_is_aloft(e->s)) {
+        psf_aim(b->ps, tor_direction(t, k));
+        st = send_weight(t, b);
+        TRY(team_agree(&t->t, st));
+    }
     memset(ends, 0, (size_t)n * sizeof *ends);
     TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
     for (int64_t j = 0, cols; j < e->m; j += cols) {
@@ -344,13 +383,15 @@ void budget_fill(const tor *t, const budget_term *b, int k, double total, double
     const sys *s = t->e.s;
     const double *gain = b->gains + (size_t)k * 3 * (s->m / 2),
                  *ends = b->ends + k % PSF_SLOTS * b->few.n;
+    const int stars = sys_stars(s);
     double rest = total, lag = 0, noise = 0;
     for (int w = 0; w < s->nsensor; w++) {
         const sensor *o = &s->sensors[w];
         double sum = 0;
         for (size_t i = 3 * (o->first / 2); i < 3 * (o->first / 2 + (size_t)o->nsub); i++)
             sum += gain[i] * b->noise[i];
-        out[BUDGET_TERMS + w] = sum;
+        /* of a star whose sensor counts with two delays: of both */
+        out[BUDGET_TERMS + w % stars] = sum + (w < stars ? 0 : out[BUDGET_TERMS + w % stars]);
         noise += sum;
     }
     for (int64_t i = 0; b->lags && i < b->few.n; i++)
@@ -359,8 +400,8 @@ void budget_fill(const tor *t, const budget_term *b, int k, double total, double
         lag = total - b->still[k];
     out[BUDGET_TOTAL] = total;
     out[BUDGET_NOISE] = noise;
-    out[BUDGET_ALIASING] = b->aliasing;
-    out[BUDGET_FITTING] = b->fitting;
+    mirror_budget_of(b->mirror, b->prof, t->ch.mine + k, &out[BUDGET_FITTING],
+                     &out[BUDGET_ALIASING]);
     out[BUDGET_LAG] = lag;
     psf_errors_variance(b->ps, &out[BUDGET_JITTER], &out[BUDGET_STATIC], &out[BUDGET_SODIUM]);
     for (int i = BUDGET_NOISE; i < BUDGET_TERMS; i++)

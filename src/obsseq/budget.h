@@ -16,10 +16,11 @@
 
 typedef struct {
     const mirror_budget *mirror; /* NULL: no terms are wanted */
-    const psf *ps;
-    phase_term few;  /* points at which the lag is taken, and W Cpm' there */
-    int *at;         /* [few.n] their numbers among all */
-    double *shape;   /* on the device: rows of G, nlrow x nrow */
+    psf *ps;
+    const profile *prof; /* of the exposure */
+    phase_term few;      /* points at which the lag is taken, and W Cpm' there */
+    int *at;             /* [few.n] their numbers among all */
+    double *shape;       /* on the device: rows of G, nlrow x nrow */
     double *weight;  /* influence functions at those points without their means, nlrow x few.n */
     double *product; /* on the device: G times a panel of W, nlrow x width */
     double *full;    /* in a group of ranks: all rows of a panel of W */
@@ -32,7 +33,6 @@ typedef struct {
     long solved;         /* which solve the gains are of (tor) */
     bool lags;           /* the exposure has a delay and wind, and its lag is taken at the points */
     const double *still; /* [targets] total without wind [m^2], borrowed; NULL: not wanted */
-    double fitting, aliasing; /* of the exposure [m^2] */
 } budget_term;
 
 /* Bytes of the device, whatever the number of targets; of the host, for each target. Local. */
@@ -49,11 +49,11 @@ static inline bool budget_by_totals(const sys *s, const profile *p) {
 
 /* Numbers that are kept of a target: BUDGET_TERMS, then the noise of each star. */
 static inline int budget_count(const sys *s) {
-    return BUDGET_TERMS + s->nsensor;
+    return BUDGET_TERMS + sys_stars(s);
 }
 
 /* Local. After tor_take; close: fine on {0}. */
-status budget_open(tor *t, const psf *ps, const mirror_budget *mirror, budget_term *b);
+status budget_open(tor *t, psf *ps, const mirror_budget *mirror, budget_term *b);
 void budget_close(tor *t, budget_term *b);
 
 /* Collective in the group. At the start of an exposure, the reconstructor's targets solved. */

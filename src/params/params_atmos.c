@@ -336,6 +336,8 @@ static status note_directions(params_loader *l) {
     bool lags = par->loop_delay > 0 || par->loop_integration > 0;
     for (int w = 0; w < par->sensors.n; w++)
         lags = lags || params_given(par->sensors.v[w].delay);
+    for (int i = 0; i < par->mirrors_delay.n; i++)
+        lags = lags || par->mirrors_delay.v[i] > 0;
     if (l->aimless == 0 || !lags)
         return MOAO_OK;
     return params_note(l->par,

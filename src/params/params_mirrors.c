@@ -290,10 +290,6 @@ static status check_mirrors(params_loader *l) {
             "gpu beside mirrors, whose images are computed on CPUs alone; expected cpu or "
             "auto, or one mirror on the pupil by dm");
     par->compute_backend = BACKEND_CPU;
-    if (par->output_budget == BUDGET_WANTED && param_node(l->root, "output.budget") != NULL)
-        return fail_at(l, "output.budget",
-                       "terms beside mirrors, which have no error budget; expected none");
-    par->output_budget = BUDGET_NONE;
 done:
     return st;
 }

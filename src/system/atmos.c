@@ -29,7 +29,6 @@ status profile_still(const profile *p, profile *still) {
     const size_t n = (size_t)p->nlayer;
     status st;
     *still = *p;
-    still->still = true;
     still->h = still->L0 = still->strength = still->wind[0] = still->wind[1] = NULL;
     TRY(ALLOC(still->h, n, "layers"));
     TRY(ALLOC(still->L0, n, "layers"));
@@ -48,6 +47,7 @@ status atmos_make_still(atmos *a) {
     for (int i = 0; i < a->nprofile && st == MOAO_OK; i++) {
         st = profile_still(&a->profiles[i], &a->still[i]);
         a->still[i].loop = NULL;
+        a->still[i].of_tor = true;
     }
     return st;
 }

@@ -16,7 +16,7 @@ typedef struct {
     double *wind[2];  /* [nlayer] wind velocity [m/s] */
     double r0;        /* (sum of strengths)^(-3/5), along the line of sight [m]; INFINITY without
                          turbulence */
-    bool still;       /* without wind, for reconstructors (profile_still) */
+    bool of_tor;      /* of reconstructors, without wind (atmos_make_still) */
     const loop_filter *loop; /* of an exposure of a closed loop, borrowed; NULL: of an open one, and
                                 of a reconstructor */
     char label[64];          /* where it came from, for headers and messages */

@@ -175,6 +175,13 @@ static inline int sys_commands(const sys *s) {
     const dmirror *last = s->fit.nmirror > 0 ? &s->fit.mirrors[s->fit.nmirror - 1] : &s->dm;
     return last->first + last->nact;
 }
+/* Whether a target's direction decides what it sees of the mirrors. */
+static inline bool sys_is_aloft(const sys *s) {
+    bool any = false;
+    for (int i = 0; i < s->fit.nmirror; i++)
+        any = any || s->fit.mirrors[i].altitude != 0;
+    return any;
+}
 /* Columns of P. */
 static inline size_t sys_fit_columns(const sys *s) {
     return sys_fit_rows(s) * (size_t)sys_fit_directions(s);

@@ -99,6 +99,16 @@ class Corrected(Truth):
     def rms(self, t=0):
         return math.sqrt(0.5 * self.residual(self.x, t).mean())
 
+    def budget(self, t):
+        """What all shapes of the mirrors leave of the phase, and noise: rms over the pupil [nm]."""
+        n, A = len(self.x), self.shapes(self.x, self.targets[t])
+        A = A - A.mean(axis=0)
+        piston = np.eye(n) - 1 / n
+        C = piston @ sum(half_structure(self.x, self.x, l) for l in self.layers if l.strength > 0) @ piston
+        U, s, _ = np.linalg.svd(A, full_matrices=False)
+        U, K = U[:, s > 1e-5 * s[0]], A @ self.reconstructor(t)
+        return [1e9 * math.sqrt(v / n) for v in (np.trace(C) - np.trace(U.T @ C @ U), np.trace(K @ self.noise @ K.T))]
+
 
 class Split:
     """A common mirror in closed loop in front of one for each target, by instants of drawn phase screens in which the loop is iterated.

@@ -114,6 +114,9 @@ SMALL = case(3, 5, ring(2, 25, 20, 5) + ring(1, 18, 250, 4, 1e-4, type="lgs", al
              mirrors={"altitude": [-300, 8000], "pitch": [0.6, 0.9], "diameter": [3, 3.9], "coupling": [0.3, 0.2]})
 
 
+SMALL_MIRRORS = [Mirror(5, 0.6, -300., 0.3), Mirror(5, 0.9, 8000., 0.2)]
+
+
 class Shared(unittest.TestCase):
     def test_true_values(self):
         """GLAO, LTAO, MCAO of an independent computation: wavefront errors [nm] to 0.5 %, Strehl ratios to 1.5 %."""
@@ -139,12 +142,30 @@ class Shared(unittest.TestCase):
             print("two mirrors, target %d: %.2f nm, true %.2f" % (t, got, true))
             self.assertLess(abs(got / true - 1), 0.003)
 
+    def test_budget(self):
+        """Fitting error of both mirrors as each target sees them to 1.5 %, noise to 0.5 % of the definitions; the terms are all there is."""
+        c = {**SMALL, "output": {"psf": "none", "budget": "terms"}}
+        truth = Corrected(SMALL, "points", SMALL_MIRRORS, list(zip(*(SMALL["optimise"][k] for k in ("list", "weights")))), per_pitch=7)
+        r, several = run(c), run(c, ranks=2)
+        a, b = r.table("TARGETS"), several.table("TARGETS")
+        for t in range(2):
+            fitting, noise = truth.budget(t)
+            got = {k: a["WFE_" + k + "_LONG"][t] for k in ("TOTAL", "FIT", "NOISE", "LAG", "TOMO", "ALIAS")}
+            print("target %d: fitting %.2f nm, true %.2f; noise %.2f nm, true %.2f" % (t, got["FIT"], fitting, got["NOISE"], noise))
+            self.assertLess(abs(got["FIT"] / fitting - 1), 0.015)
+            self.assertLess(abs(got["NOISE"] / noise - 1), 0.005)
+            self.assertAlmostEqual(sum(v * abs(v) for k, v in got.items() if k != "TOTAL"), got["TOTAL"] ** 2, delta=1e-3)
+            self.assertAlmostEqual(got["TOTAL"], rms(r)[t], delta=1e-6)
+            self.assertGreater(got["LAG"], 0)
+            for k in got:
+                self.assertAlmostEqual(b["WFE_" + k + "_LONG"][t], a["WFE_" + k + "_LONG"][t], delta=1e-4)
+
     def test_screens(self):
         """The mean square of residual phases of drawn screens, noise included: within 4 standard errors, which are below 2 %."""
         for name, c, mirrors, directions in (
                 ("glao", {**SMALL, "mode": "glao", "mirrors": {"altitude": 0, "pitch": 0.75, "diameter": 3}},
                  [Mirror(4, 0.75, 0., 0.2, 0.2)], SMALL["optimise"]),
-                ("mcao", SMALL, [Mirror(5, 0.6, -300., 0.3), Mirror(5, 0.9, 8000., 0.2)], SMALL["optimise"])):
+                ("mcao", SMALL, SMALL_MIRRORS, SMALL["optimise"])):
             truth = Corrected(c, "points", mirrors, list(zip(directions["list"], directions["weights"])), per_pitch=3)
             got = rms(run(c))
             phase = truth.draw(1, 3000, 20261126)
@@ -196,7 +217,7 @@ class Shared(unittest.TestCase):
             for word, told in (("mode=moao", "mirrors: of correctors"), ("mode=glao", "mirrors.altitude: more than one mirror"),
                                ("reconstructor.fit=slopes", "slopes beside mode: mcao"), ("dm.nssp=4", "expected at least 5"),
                                ("mirrors.pitch=[1, 1, 1]", "3 numbers for 2 mirrors"), ("optimise.weights=[1, 2]", "2 weights for 3"),
-                               ("output.budget=terms", "no error budget"), ("compute.backend=gpu", "computed on CPUs alone")):
+                               ("compute.backend=gpu", "computed on CPUs alone")):
                 p = moao("check", path, word, check=False)
                 self.assertEqual(p.returncode, 2, word)
                 self.assertIn(told, p.stderr)
