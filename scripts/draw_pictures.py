@@ -80,6 +80,14 @@ def draw_demo(path):
     results("plot", demo_run(), "-w", "2.2", "-o", path)
 
 
+def draw_map(path):
+    case = os.path.join(WORK, "map.yaml")
+    os.makedirs(WORK, exist_ok=True)
+    with open(case, "w", encoding="utf-8") as f:
+        f.write(FIELD)
+    results("plot", result("map", "run", "-n", "2", case), "--panel", "strehl", "-w", "1.65", "--size", "110x88mm", "-o", path)
+
+
 def draw_budget(path):
     results("plot", demo_run(), "--budget", "-o", path)
 
@@ -176,6 +184,7 @@ def draw_validation(path):
 
 PICTURES = {
     "demo": Picture(draw_demo, PLOTS + ["params/demo.yaml"]),
+    "map": Picture(draw_map, ["python/moao/plots_panels.py", "python/moao/plots_maps.py"]),
     "budget": Picture(draw_budget, PLOTS[1:] + ["python/moao/plots_budget.py", "params/demo.yaml"]),
     "view": Picture(draw_view, ["python/moao/view.py", "python/moao/view.html", "python/moao/view.js", "params/demo.yaml"]),
     "lab": Picture(draw_lab, ["python/moao/lab.html", "python/moao/lab.js", "python/moao/lab.py", "params/demo.yaml"]),
