@@ -260,6 +260,7 @@ lint:
 .PHONY: validation
 validation: all
 	@$(PYTHON) tests/validation/compare_tiptop.py $(B)/validation
+	@$(PYTHON) tests/validation/compare_pytomoao.py $(B)/pytomoao
 	@$(PYTHON) tests/validation/compare_tiptop_files.py $(B)/validation-files
 
 # the pictures of docs/, each from a small run; make lint names those that are older than what they show
