@@ -176,6 +176,8 @@ static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
     TRY(stop_if_asked(r));
     int first, end;
     atmos_exposures_of(&r->u.a, k, &first, &end);
+    if (r->u.s.loop.optimal && first < end)
+        TRY(run_find_gain(r, first, t0, t1, &ex[first]));
     for (int turn = 0; turn < 3; turn++)
         for (int e = first; e < end; e++) {
             if (accuracy_turn(&r->acc, e, t0, t1) != turn || !is_pending(r, e, t0, t1))
@@ -323,6 +325,7 @@ static status run_stages(run *r, comm *c) {
         goto done;
     }
     TRY(stop_if_asked(r));
+    TRY(run_restore_gain(r));
     if (is_root(r)) {
         run_announce(r);
         st = setup_warn(&r->u);

@@ -79,6 +79,12 @@ static inline result_block run_block(const run *r, int exposure, int t0, int nt)
                           .nbudget = r->u.o.budget ? budget_count(&r->u.s) : 0};
 }
 
+/* run_gain.c: the gain of a loop that is to be found. restore: collective, that of an earlier run
+ * into the store. find: collective, once, by exposure e of the targets t0 .. t1, which are solved;
+ * kept in the store. ex: of that exposure. */
+status run_restore_gain(run *r);
+status run_find_gain(run *r, int e, int t0, int t1, obsexposure *ex);
+
 /* Collective. The factor of reconstructor k, of profile p: where it is compressed, as accurate as
  * the parameters ask for (job/accuracy.h). ex: exposures, by their numbers. */
 status run_factor(run *r, int k, const profile *p, obsexposure *ex);

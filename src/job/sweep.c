@@ -55,6 +55,9 @@ static int depth_of(const param_field *f) {
 }
 
 static bool is_numeric(const param_field *f) {
+    char *end;
+    if (f != NULL && f->kind == KIND_text) /* that may be a number, as its default is */
+        return strtod(f->def[0], &end) != 0 && *end == '\0';
     return f == NULL || (f->kind == KIND_real || f->kind == KIND_count || f->kind == KIND_reals);
 }
 

@@ -3,6 +3,8 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const char *const type_name[] = {"open", "integrator", "leaky"};
 
@@ -10,9 +12,24 @@ static bool given(const params_loader *l, const char *key) {
     return param_node(l->root, key) != NULL;
 }
 
+/* loop.gain as a number; NAN: not one that a gain can be. */
+static double gain_of(const params *par) {
+    char *end;
+    const double gain = strtod(par->loop_gain, &end);
+    return *end == '\0' && end != par->loop_gain && gain > 0 && gain <= 2 ? gain : NAN;
+}
+
+static bool is_optimal(const params *par) {
+    return strcmp(par->loop_gain, "optimal") == 0;
+}
+
+/* Where the gain is to be found: half of the largest. */
 static loop_filter filter_of(const params *par) {
     loop_filter f = {.type = par->loop_type,
-                     .gain = par->loop_gain,
+                     .gain = is_optimal(par)
+                                 ? 0.5 * fmin(1, loop_limit(par->loop_type, par->loop_frames))
+                                 : gain_of(par),
+                     .optimal = is_optimal(par),
                      .frames = par->loop_frames,
                      .period = 1 / par->loop_rate,
                      .size = INFINITY,
@@ -32,7 +49,7 @@ static status check_open(const params_loader *l) {
     const struct {
         const char *key;
         bool other;
-    } keys[] = {{"loop.gain", par->loop_gain != 0.5},
+    } keys[] = {{"loop.gain", gain_of(par) != 0.5},
                 {"loop.frames", par->loop_frames != 2},
                 {"loop.rate", params_given(par->loop_rate)},
                 {"loop.lags", par->loop_lags != LAGS_EXACT}};
@@ -98,6 +115,10 @@ status params_check_loop(params_loader *l) {
                               "expected open",
                               type_name[par->loop_type]);
     TRY(check_delays(l));
+    if (!is_optimal(par) && isnan(gain_of(par)))
+        return yaml_tree_fail(param_node(l->root, "loop.gain"), "loop.gain",
+                              "%s is no gain, expected a number above 0 and up to 2, or optimal",
+                              yaml_tree_quote(par->loop_gain).s);
     TRY(choose_rate(l));
     loop_filter f = filter_of(par);
     st = loop_init(&f);

@@ -122,6 +122,17 @@ done:
     return st;
 }
 
+status loop_change_gain(loop_filter *f, double gain) {
+    loop_filter other = *f;
+    other.gain = gain;
+    other.h = NULL;
+    const status st = loop_init(&other);
+    loop_free(st == MOAO_OK ? f : &other);
+    if (st == MOAO_OK)
+        *f = other;
+    return st;
+}
+
 void loop_free(loop_filter *f) {
     free(f->h);
     f->h = NULL;
@@ -129,6 +140,12 @@ void loop_free(loop_filter *f) {
 }
 
 void loop_describe(const loop_filter *f, char *out, size_t n) {
+    if (f->optimal) {
+        snprintf(out, n, "%s, %.4g frames at %.4g Hz, gain (stable below %.4g) to be found",
+                 f->type == LOOP_LEAKY ? "leaky" : "integrator", f->frames, 1 / f->period,
+                 loop_limit(f->type, f->frames));
+        return;
+    }
     snprintf(out, n,
              "%s, gain %.4g (stable below %.4g), %.4g frames at %.4g Hz: commands have %.4g of the "
              "noise's variance, and lag about as after %.4g ms",

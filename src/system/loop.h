@@ -12,6 +12,8 @@ enum { LOOP_OPEN, LOOP_INTEGRATOR, LOOP_LEAKY };
 typedef struct {
     int type;
     double gain;
+    bool optimal;  /* the gain is to be found by the run (job/gain.h), and is a first one until then
+                    */
     double frames; /* from the middle of the frame measured to that of the frame corrected */
     double period; /* of a frame [s] */
     int n;         /* ages that count, 0 <= k < n */
@@ -32,6 +34,8 @@ double loop_limit(int type, double frames);
  * loop_free, also after a failure, fine on {0}. */
 #define LOOP_MOST 8000
 status loop_init(loop_filter *f);
+/* The same with another gain; on a failure f stays as it is. */
+status loop_change_gain(loop_filter *f, double gain);
 void loop_free(loop_filter *f);
 /* What a loop is and does, in a line. */
 void loop_describe(const loop_filter *f, char *out, size_t n);

@@ -117,6 +117,18 @@ class Loop(unittest.TestCase):
             np.testing.assert_allclose(terms(b)[k], terms(a)[k], atol=1e-6)
         np.testing.assert_allclose(terms(b)["NOISE"], math.sqrt(header(b)["LOOPNOIS"]) * terms(a)["NOISE"], rtol=1e-9)
 
+    def test_optimal(self):
+        """The gain that is found has less variance than gains beside it, in another run too, and is told; ranks find the same."""
+        words = loop("integrator", 0.5, 2, 300) + ["output.budget=none"]
+        best = run(SCAO, *words, "loop.gain=optimal")
+        gain, least = header(best)["LOOPGAIN"], best.quantity("VARIANCE")[0, 0, 0]
+        self.assertIn("optimal: integrator, gain %.4g" % gain, best.process.stdout + best.process.stderr)
+        same = run(SCAO, *words, "loop.gain=%.6f" % gain)
+        self.assertLess(relative(same.quantity("STREHL"), best.quantity("STREHL")), 1e-9)
+        for other in (0.9, 1.1):
+            self.assertGreater(run(SCAO, *words, "loop.gain=%.6f" % (other * gain)).quantity("VARIANCE")[0, 0, 0], least * (1 + 1e-5))
+        self.assertAlmostEqual(header(run(SCAO, *words, "loop.gain=optimal", ranks=2))["LOOPGAIN"], gain, delta=0.005)
+
     def test_ways(self):
         """Factors and products of CPUs, ranks; W and its residual are computed again in one. The equivalent delay."""
         words = loop("integrator", 0.4, 1.5, 300)
@@ -141,7 +153,8 @@ class Loop(unittest.TestCase):
             closed = loop("integrator", 0.5, 2, 500)
             for words, told in ((["loop.gain=0.3"], "loop.gain: of a closed loop, beside loop.type: open"),
                                 (closed + ["loop.gain=1.2"], "loop.gain: a gain of 1.2 over 2 frames is not stable, expected less than 1"),
-                                (closed + ["loop.gain=nan"], "loop.gain"), (closed + ["loop.gain=3"], "loop.gain"),
+                                (closed + ["loop.gain=nan"], "loop.gain: nan is no gain"), (closed + ["loop.gain=3"], "loop.gain: 3 is no gain"),
+                                (closed + ["loop.gain=best"], "or optimal"), (["loop.gain=optimal"], "beside loop.type: open"),
                                 (closed + ["loop.gain=1e-4"], "remembers more than"), (closed + ["loop.rate=0"], "loop.rate"),
                                 (closed + ["loop.rate=nan"], "loop.rate"), (closed + ["loop.frames=0.5"], "loop.frames"),
                                 (closed + ["loop.delay=2 ms"], "loop.delay: beside loop.type: integrator"),
