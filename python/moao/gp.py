@@ -55,8 +55,8 @@ class Kernel:
     def __repr__(self):
         own = {"matern": ", nu=%.6g" % self.nu, "powered-exponential": ", power=%.6g" % self.power}.get(self.family, "")
         return "Kernel(%r, length=%s, variance=%s, nugget=%s%s)" % (
-            self.family, str(tuple(float("%.6g" % v) for v in self.length)) if isinstance(self.length, tuple) else _short(self.length),
-            _short(self.variance), _short(self.nugget), own)
+            self.family,
+            str(tuple(float("%.6g" % v) for v in self.length)) if isinstance(self.length, tuple) else _short(self.length), _short(self.variance), _short(self.nugget), own)
 
     def _replaced(self, **values):
         names = ("family", "length", "variance", "nugget", "nu", "power")
@@ -147,7 +147,7 @@ class GaussianProcess:
     def __getstate__(self):
         return {k: v for k, v in self.__dict__.items() if k not in ("_process", "_held")}
 
-    # --- the process ------------------------------------------------------------------------------------------------------------------
+    # --- the process --------------------------------------------------------------------------------------------------------------
 
     def _opened(self):
         """Device and pointer of the library's process, opened where there is none."""

@@ -136,7 +136,7 @@ class GpFitOptions(Structure):
 
 class GpFitResult(Structure):
     """moao_gp_fit_result."""
-    _fields_ = [("at", GpResult), ("error", c_double * 6), ("evaluations", c_int), ("converged", c_bool)]
+    _fields_ = [("at", GpResult), ("covariance", c_double * 6 * 6), ("error", c_double * 6), ("evaluations", c_int), ("converged", c_bool)]
 
 
 FILL = CFUNCTYPE(c_int, c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_int64)
@@ -170,6 +170,7 @@ FUNCTIONS = {  # name: (result, arguments); those that return a status are check
     "moao_hier_points_open": ("status", P, P, c_int, D, c_int, I, P, P),
     "moao_hier_points_close": (None, P),
     "moao_hier_open": ("status", P, P, P, P, P),
+    "moao_hss_from_dense": ("status", P, P, I, P, I, c_int, P, P, P),
     "moao_hier_close": (None, P),
     "moao_hier_workspace": (N, P, C, I),
     "moao_hier_apply": ("status", P, C, C, C, I, D, P, I, D, P, I, P, N),

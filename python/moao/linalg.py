@@ -20,7 +20,7 @@ import numpy as np
 from . import library as c
 from .reading import MoaoError
 
-__all__ = ["Hss", "TileLowRank", "TileLowRankFactor", "ara", "load", "matern", "qr", "svd", "version"]
+__all__ = ["H2", "Hss", "TileLowRank", "TileLowRankFactor", "ara", "load", "matern", "qr", "svd", "version"]
 
 HSS = 2                                               # moao_hier_kind
 KERNELS = {"exponential": 1, "gaussian": 2}           # moao_hier_kernel
@@ -40,7 +40,8 @@ def _host(name, value) -> np.ndarray:
         return np.asarray(value)
     kind = int(value.__dlpack_device__()[0])
     if kind not in (1, 3):  # kDLCPU, kDLCUDAHost
-        raise MoaoError("%s is in the memory of a device (DLPack's type %d): copy it to the host first, as by x.cpu() or x.get()" % (name, kind))
+        raise MoaoError("%s is in the memory of a device (DLPack's type %d): copy it to the host first, as by x.cpu() or x.get()" % (
+            name, kind))
     try:
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError, ValueError) as e:
@@ -89,6 +90,18 @@ def matern(length: float, nu: float = 1.5, variance: float = 1.0) -> Callable[[n
             value = variance * np.exp((1 - nu) * math.log(2) - gammaln(nu) + nu * np.log(t)) * kv(nu, t)
         return np.where(t < 1e-10, variance, value)
     return covariance
+
+
+def _symmetric(a) -> np.ndarray:
+    """A square matrix of finite doubles that is its own transpose up to rounding."""
+    a = _real("a", a, (2,))
+    if a.shape[0] != a.shape[1] or a.size == 0:
+        raise MoaoError("a has the shape %s: a square matrix is expected" % (a.shape,))
+    worst = np.unravel_index(np.argmax(np.abs(a - a.T)), a.shape)
+    if abs(a[worst] - a.T[worst]) > ROUNDING * np.abs(a).max():
+        i, j = worst
+        raise MoaoError("a is not symmetric: a[%d, %d] is %.9g, a[%d, %d] is %.9g" % (i, j, a[i, j], j, i, a[j, i]))
+    return a
 
 
 class _Operator:
@@ -218,13 +231,7 @@ class TileLowRank(_Operator):
         points: None (rows stay in their order), or the places of the rows, shape (n,) or (n, 1 to 3): rows near each other
         come into one tile, which compresses much better. MoaoError: not square, not symmetric, not finite.
         """
-        a = _real("a", a, (2,))
-        if a.shape[0] != a.shape[1] or a.size == 0:
-            raise MoaoError("a has the shape %s: a square matrix is expected" % (a.shape,))
-        worst = np.unravel_index(np.argmax(np.abs(a - a.T)), a.shape)
-        if abs(a[worst] - a.T[worst]) > ROUNDING * np.abs(a).max():
-            i, j = worst
-            raise MoaoError("a is not symmetric: a[%d, %d] is %.9g, a[%d, %d] is %.9g" % (i, j, a[i, j], j, i, a[j, i]))
+        a = _symmetric(a)
         return cls.from_entries(lambda i, j: a[np.ix_(i, j)], len(a), tau, tile, points, device)
 
     @classmethod
@@ -351,8 +358,8 @@ class TileLowRankFactor:
 
 
 def load(path, device: str = "cpu"):
-    """The TileLowRank matrix or TileLowRankFactor that save() wrote, bit for bit. MoaoError: IO, the file cannot be read; INPUT, it is
-    damaged, cut short, of another version or no such file."""
+    """The TileLowRank matrix or TileLowRankFactor that save() wrote, bit for bit. MoaoError: IO, the file cannot be read; INPUT, it
+    is damaged, cut short, of another version or no such file."""
     dev, layout = c.device(device), _Layout.__new__(_Layout)
     layout.c, pointer, factor, tau = c.Layout(), c_void_p(), ctypes.c_bool(), c_double()
     with dev.lock:
@@ -364,14 +371,10 @@ def load(path, device: str = "cpu"):
     return a
 
 
-class Hss(_Operator):
-    """Covariances of points as a hierarchically semiseparable matrix: products, factor and solves (docs/hierarchical.md).
+class _Hierarchical(_Operator):
+    """What HSS and H2 matrices share: made of points and a kernel by its name; products."""
 
-    points: shape (n,) or (n, 1 to 3). kernel: "exponential", exp(-distance / length), or "gaussian",
-    exp(-distance^2 / (2 length^2)); length in the units of the points. tol: absolute error of an entry (rms) that is aimed at.
-    Attributes: n, shape, bytes, rank_max, levels, rcond (NaN before factor()). MoaoError: bad shapes or values, or (MEMORY) a
-    tolerance that needs ranks beyond the bound.
-    """
+    kind = HSS
 
     def __init__(self, points, kernel: str = "exponential", length: float = 1.0, tol: float = 1e-8, device: str = "cpu"):
         self._at = _points(points, 3)
@@ -385,11 +388,13 @@ class Hss(_Operator):
                                        self._at.ctypes.data, byref(self._source))
             weakref.finalize(self, _close, self._lib, self._device, self._lib.hier_points_close, byref(self._source))
             self._lib.hier_open(self._device.be, self._device.ctx, byref(self._source),
-                                byref(c.HierOptions(kind=HSS, type=c.DOUBLE, tol=tol)), byref(self._pointer))
+                                byref(c.HierOptions(kind=self.kind, type=c.DOUBLE, tol=tol)), byref(self._pointer))
+        self._own()
+
+    def _own(self):
         weakref.finalize(self, _close, self._lib, self._device, self._lib.hier_close, self._pointer)
         info = self._info()
         self._order = np.ctypeslib.as_array(info.order, (self.n,)).copy() if info.order else np.arange(self.n)
-        self._factored = False
 
     def _info(self):
         info = c.HierInfo()
@@ -399,7 +404,6 @@ class Hss(_Operator):
     bytes = property(lambda self: self._info().bytes, doc="Bytes of the format, its factor included.")
     rank_max = property(lambda self: self._info().rank_max, doc="Largest rank of a block.")
     levels = property(lambda self: self._info().levels, doc="Levels of the tree.")
-    rcond = property(lambda self: self._info().rcond, doc="Estimated reciprocal condition of the factor in the 1-norm.")
 
     def _product(self, x):
         return self._through(x, lambda m, d, k: self._apply(m, d, k))
@@ -418,6 +422,40 @@ class Hss(_Operator):
             with c.Memory(self._device) as m:
                 y[self._order] = m.get(work(m, m.put(turned), x.shape[1]), turned.shape, np.float64).T
         return y
+
+
+class Hss(_Hierarchical):
+    """Covariances of points as a hierarchically semiseparable matrix: products, factor and solves (docs/hierarchical.md).
+
+    points: shape (n,) or (n, 1 to 3). kernel: "exponential", exp(-distance / length), or "gaussian",
+    exp(-distance^2 / (2 length^2)); length in the units of the points. tol: absolute error of an entry (rms) that is aimed at.
+    Attributes: n, shape, bytes, rank_max, levels, rcond (NaN before factor()). MoaoError: bad shapes or values, or (MEMORY) a
+    tolerance that needs ranks beyond the bound.
+    """
+
+    _factored = False
+
+    @classmethod
+    def from_dense(cls, a, tol: float = 1e-8, points=None, device: str = "cpu") -> "Hss":
+        """Compress a dense symmetric matrix of shape (n, n). points: None (rows stay in their order), or the places of the rows,
+        shape (n,) or (n, 1 to 3), by which they are ordered. MoaoError: not square, not symmetric, not finite, or (MEMORY) a
+        tolerance that needs ranks beyond the bound."""
+        a, tol = _symmetric(a), _positive("tol", tol)
+        at = None if points is None else _points(points, 3)
+        if at is not None and len(at) != len(a):
+            raise MoaoError("points has %d rows: the matrix is of order %d" % (len(at), len(a)))
+        h = cls.__new__(cls)
+        h._device = c.device(device)
+        h._lib, h.n, h._pointer = h._device.lib, len(a), c_void_p()
+        with h._device.lock:  # of a symmetric matrix rows are columns
+            a = np.ascontiguousarray(a)
+            h._lib.hss_from_dense(h._device.be, h._device.ctx, h.n, a.ctypes.data, h.n, 0 if at is None else at.shape[1],
+                                  None if at is None else at.ctypes.data, byref(c.HierOptions(type=c.DOUBLE, tol=tol)),
+                                  byref(h._pointer))
+        h._own()
+        return h
+
+    rcond = property(lambda self: self._info().rcond, doc="Estimated reciprocal condition of the factor in the 1-norm.")
 
     def factor(self, shift: float = 0.0) -> "Hss":
         """Factor A + shift I (shift: in the units of the kernel) for solve(). Returns self. MoaoError (NUMERIC): singular."""
@@ -445,6 +483,13 @@ class Hss(_Operator):
         size = self._lib.hier_solve_workspace(self._pointer, k)
         self._lib.hier_solve(self._pointer, b"N", k, d, self.n, m.room(size), size)
         return d
+
+
+class H2(_Hierarchical):
+    """Covariances of points as an H2 matrix: products in a time that grows as n, in two and three dimensions as well
+    (docs/hierarchical.md). Arguments, attributes and errors as for Hss; there is no factor."""
+
+    kind = 3                                          # moao_hier_kind
 
 
 # --- batches ---------------------------------------------------------------------------------------------------------------------

@@ -118,6 +118,25 @@ class Matrices(Refusing):
         square = ((self.points[:300, None] - self.points[:300]) ** 2).sum(2)
         np.testing.assert_allclose(g @ self.x[:300], np.exp(-square / 800) @ self.x[:300], atol=1e-8 * 300)
 
+    def test_h2(self):
+        """Products of a field's covariance in a plane, in fewer bytes than the matrix has."""
+        at = np.random.default_rng(9).uniform(0, 10, (3000, 2))
+        h, x = linalg.H2(at, "exponential", 30.0, 1e-5), np.random.default_rng(1).standard_normal((3000, 2))
+        exact = np.exp(-np.sqrt(((at[:, None] - at) ** 2).sum(2)) / 30)
+        np.testing.assert_allclose(h @ x, exact @ x, atol=1e-5 * 3000)
+        self.assertLess(h.bytes, 0.5 * exact.nbytes)
+        self.assertFalse(hasattr(h, "solve"))
+
+    def test_hss_from_dense(self):
+        at = np.random.default_rng(5).uniform(0, 1, N)
+        exact = np.exp(-np.abs(at[:, None] - at))
+        h = linalg.Hss.from_dense(exact, 1e-9, at).factor(0.1)
+        np.testing.assert_allclose(h @ self.x, exact @ self.x, atol=1e-9 * N)
+        np.testing.assert_allclose(h.solve(exact @ self.x + 0.1 * self.x), self.x, atol=1e-7 * N)
+        self.assertLess(h.rank_max, 50)
+        self.refused("not symmetric", linalg.Hss.from_dense, np.triu(exact))
+        self.refused("points has 3 rows", linalg.Hss.from_dense, exact, points=at[:3])
+
     def test_files(self):
         """A matrix and its factor come back bit for bit, and go on from there; what is damaged is refused."""
         f = self.a.cholesky()

@@ -313,6 +313,10 @@ static void test_fit(void **state) {
         assert_true(r.error[place[p]] > 0 && r.error[place[p]] < 1);
         assert_true(fabs(log(found[p] / of[p])) < 4 * r.error[place[p]]);
         assert_true(fabs(r.at.gradient[place[p]]) < 0.1);
+        assert_true(r.covariance[place[p]][place[p]] > 0 &&
+                    r.covariance[place[p]][MOAO_GP_SHAPE] == 0 &&
+                    fabs(r.covariance[MOAO_GP_VARIANCE][place[p]]) <=
+                        1.000001 * r.error[MOAO_GP_VARIANCE] * r.error[place[p]]);
     }
     assert_true(k->shape == 1.5 && r.error[MOAO_GP_SHAPE] == 0);
     const gp_fit_options bounded = {.free = 1 << MOAO_GP_LENGTH | 1 << MOAO_GP_SHAPE,

@@ -149,9 +149,9 @@ done:
     return st;
 }
 
-/* Standard errors: roots of the diagonal of the inverse of the second derivatives, by central
+/* Covariances and standard errors: the inverse of the second derivatives, by central
  * differences of the slopes; NaN where one steps over a bound or the matrix is not positive. */
-static status standard_errors(search *s, const point *best, double error[P]) {
+static status standard_errors(search *s, const point *best, gp_fit_result *r) {
     const double h = 0.02;
     double a[P][2 * P] = {{0}};
     const int d = s->d;
@@ -180,10 +180,11 @@ static status standard_errors(search *s, const point *best, double error[P]) {
             for (int j = 0; j < 2 * d; j++)
                 a[i][j] -= by * (a[k][k] > 0 ? a[k][j] : NAN);
         }
-    for (int p = 0; p < P; p++)
-        error[p] = 0;
-    for (int i = 0; i < d; i++)
-        error[s->which[i]] = sqrt(a[i][d + i]);
+    for (int i = 0; i < d; i++) {
+        r->error[s->which[i]] = sqrt(a[i][d + i]);
+        for (int j = 0; j < d; j++)
+            r->covariance[s->which[i]][s->which[j]] = a[i][d + j];
+    }
 done:
     return st;
 }
@@ -249,7 +250,7 @@ status gp_fit(moao_gp *g, const gp_kernel *start, const gp_fit_options *o, gp_fi
     if (!isfinite(at.cost)) /* why */
         TRY(gp_likelihood(g, start, true, 0, &at.r));
     TRY(minimize(&s, &at, &to.converged));
-    TRY(standard_errors(&s, &at, to.error));
+    TRY(standard_errors(&s, &at, &to));
     const gp_kernel best = at.r.kernel;
     TRY(gp_likelihood(g, &best, true, with.probes, &to.at));
     to.evaluations = s.calls;

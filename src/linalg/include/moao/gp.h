@@ -117,10 +117,10 @@ typedef struct {
 
 typedef struct {
     moao_gp_result at; /* the best parameters, with gradient */
-    double
-        error[MOAO_GP_PARAMETERS]; /* standard errors of the logarithms, of the second derivatives
-                                      of the likelihood: NaN where these are not those of a maximum
-                                      (a parameter at its bound), 0: not free */
+    /* Of the logarithms, from the second derivatives of the likelihood: NaN where these are not
+     * those of a maximum (a parameter at its bound), 0: not free. */
+    double covariance[MOAO_GP_PARAMETERS][MOAO_GP_PARAMETERS];
+    double error[MOAO_GP_PARAMETERS]; /* standard errors: roots of its diagonal */
     int evaluations;
     bool converged;
 } moao_gp_fit_result;
