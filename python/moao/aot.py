@@ -153,8 +153,10 @@ class Export:
         p = self.p["loop"]
         delay, integration = value(p["delay"], "s"), value(p["integration"], "s")
         frame = integration or float(self.run.guide_stars["FRAMETIM"][0])
-        frames = (delay + integration / 2) / frame
-        return [self.aotpy.ControlLoop("loop of %s, %s" % (m.uid, s.uid), commanded_corrector=m, input_sensor=s, closed=False, framerate=1 / frame, delay=frames)
+        frames, closed = (delay + integration / 2) / frame, self.run.header.get("LOOP", "open") != "open"
+        if closed:
+            frame, frames = 1 / float(self.run.header["LOOPRATE"]), float(self.run.header["LOOPFRMS"])
+        return [self.aotpy.ControlLoop("loop of %s, %s" % (m.uid, s.uid), commanded_corrector=m, input_sensor=s, closed=closed, framerate=1 / frame, delay=frames)
                 for m in mirrors for s in sensors]
 
     def cameras(self):
