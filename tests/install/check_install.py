@@ -138,7 +138,7 @@ class Fresh(unittest.TestCase):
         if target not in self.made:
             out = os.path.join(self.dir, "made-" + target)
             with Step("make " + target):
-                code, text = chroot.finish(["make", "-C", chroot.ROOT, "--no-print-directory", target, "DIST=" + out], 900)
+                code, text = chroot.finish(["make", "-C", chroot.ROOT, "-j%d" % os.cpu_count(), "--no-print-directory", target, "DIST=" + out], 900)
             self.assertEqual(code, 0, text[-2000:])
             (name,) = os.listdir(out)
             self.made[target] = os.path.join(out, name)
