@@ -98,15 +98,19 @@ class Shipped(unittest.TestCase):
         self.assertEqual(p.returncode, 0, "%s\n%s" % (" ".join(words), p.stdout))
 
     def test_each_file_is_checked(self):
-        """`moao check` takes every file of params/, whatever machine this is: cases as they are, profiles in the demo case."""
-        demo, n = os.path.join(ROOT, "params", "demo.yaml"), {"case": 0, "night": 0, "profile": 0}
+        """`moao check` takes every file of params/, whatever machine this is: cases as they are, those that go behind another
+        one with it, as their first line has it, profiles in the demo case."""
+        demo, n = os.path.join(ROOT, "params", "demo.yaml"), {"case": 0, "part": 0, "night": 0, "profile": 0}
         for name in sorted(glob.glob(os.path.join(ROOT, "params", "**", "*.yaml"), recursive=True)):
             with open(name, encoding="utf-8") as f:
-                keys = re.findall(r"^(\w+):", f.read(), re.M)
-            kind = "case" if "telescope" in keys else "night" if "profiles" in keys else "profile"
+                text = f.read()
+            keys = re.findall(r"^(\w+):", text, re.M)
+            before = re.match(r"#.*: moao run (\S+) %s$" % re.escape(os.path.relpath(name, ROOT)), text, re.M)
+            kind = "part" if before else "case" if "telescope" in keys else "night" if "profiles" in keys else "profile"
             n[kind] += 1
-            self.check(*{"case": [name], "night": [demo, "atmosphere={file: %s}" % name],
-                         "profile": [demo, "atmosphere={profiles: [{file: %s}]}" % name]}[kind])
+            self.check(*{"case": lambda: [name], "part": lambda: [os.path.join(ROOT, before.group(1)), name],
+                         "night": lambda: [demo, "atmosphere={file: %s}" % name],
+                         "profile": lambda: [demo, "atmosphere={profiles: [{file: %s}]}" % name]}[kind]())
         self.assertGreaterEqual(n["case"], 4)
         self.assertGreaterEqual(n["night"] + n["profile"], 5)
 
