@@ -37,7 +37,7 @@ class AsWritten(unittest.TestCase):
     def clone(self, folder):
         chroot.copy_sources(folder)
         build = os.path.join(folder, "build")
-        skip = shutil.ignore_patterns("san-*", "check-gpu", "tests", "bench")
+        skip = shutil.ignore_patterns("san-*", "check-gpu", "package", "tests", "bench")
         shutil.copytree(os.path.dirname(os.path.abspath(MOAO)), build, ignore=skip)
         demo = os.path.join(folder, "params", "demo.yaml")
         with open(demo, encoding="utf-8") as f:
