@@ -62,7 +62,7 @@ class Scope(unittest.TestCase):
 
     def test_terms(self):
         """README names what kind of simulator it is; the page has the field's terms, and says what is not simulated."""
-        for word in ("open-loop", "closed loop", "SCAO", "LTAO", "GLAO", "MCAO", "anisoplanatism", "servo lag"):
+        for word in ("open or closed loop", "SCAO", "LTAO", "GLAO", "MCAO", "anisoplanatism", "servo lag"):
             self.assertIn(word, read("README.md"))
         page = read("docs/scope.md")
         for word in ("open-loop", "open loop", "closed loop", "SCAO", "LTAO", "GLAO", "MCAO", "anisoplanatism", "servo lag", "temporal error",
