@@ -431,7 +431,7 @@ static void tiny(void **state) {
 
 /* With the width that is the library's choice a matrix of less than 2,048 rows is compressed. */
 static void default_width(void **state) {
-    points p = points_new(small() ? 512 : 1024, 64, TLR_KD);
+    points p = points_new(1024, 64, TLR_KD);
     tlr_stats s;
     tlr *a;
     (void)state;
