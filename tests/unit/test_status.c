@@ -1,4 +1,5 @@
-/* Messages of failures: each thread has its own first one, and workers of OpenMP lose none. */
+/* Messages of failures: each thread has its own first one, and workers of OpenMP lose none. Memory
+ * of sizes that overflow. */
 #include "moao/status.h"
 #include <omp.h>
 #include <pthread.h>
@@ -7,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -78,10 +80,26 @@ static void test_openmp_worker(void **state) {
     }
 }
 
+/* Sizes whose product does not fit are refused; it would be 16 here. */
+static void test_sizes(void **state) {
+    (void)state;
+    const unsigned long half = (SIZE_MAX >> 1) + 1;
+    void *p = state;
+    assert_int_equal(mem_alloc(&p, half + 8, 2, "numbers"), MOAO_MEMORY);
+    assert_null(p);
+    assert_non_null(strstr(status_message(), "numbers: "));
+    assert_int_equal(mem_alloc(&p, SIZE_MAX - 8, 1, "bytes"), MOAO_MEMORY);
+    assert_null(p);
+    assert_int_equal(mem_alloc(&p, 2, 8, "numbers"), MOAO_OK);
+    assert_memory_equal(p, ((char[16]){0}), 16);
+    free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_threads),
         cmocka_unit_test(test_openmp_worker),
+        cmocka_unit_test(test_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
