@@ -57,12 +57,13 @@ static status check_extent(fitsin *in) {
     return MOAO_OK;
 }
 
-/* Whether a card has a value that is no text and longer than any number. */
+/* Whether a card has a value that is no text and longer than any number; cfitsio needs no blank
+ * before it. */
 static bool long_value(const char *card) {
     int n = 0;
-    if (memcmp(card + 8, "= ", 2) != 0)
+    if (card[8] != '=')
         return false;
-    for (int i = 10; i < CARD && card[i] != '/' && card[i] != '\''; i++)
+    for (int i = 9; i < CARD && card[i] != '/' && card[i] != '\''; i++)
         n += card[i] != ' ';
     return n > LONGEST_NUMBER;
 }
