@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define SECTIONS 11
-#define UNIT 1e6 /* gains are kept and used as multiples of 1 / UNIT, so that runs go on alike */
+#define UNIT 1e6 /* gains are multiples of 1 / UNIT: a resumed run has the same */
 
 static status use_gain(run *r, double gain) {
     status st = loop_change_gain(&r->u.s.loop, gain);

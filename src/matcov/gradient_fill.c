@@ -87,11 +87,10 @@ done:
     return st;
 }
 
-/* Centre of part i of n x n, of size `step`, of a subaperture, relative to its centre. */
-void gradients_part_at(const footprint *f, double step, int n, int i, double at[2]) {
+void gradients_part_at(const double turn[2], double step, int n, int i, double at[2]) {
     const double x = (i % n - 0.5 * (n - 1)) * step, y = (i / n - 0.5 * (n - 1)) * step;
-    at[0] = cos(f->rot) * x - sin(f->rot) * y;
-    at[1] = sin(f->rot) * x + cos(f->rot) * y;
+    at[0] = turn[0] * x - turn[1] * y;
+    at[1] = turn[1] * x + turn[0] * y;
 }
 
 /* Position on a layer: c p + offset [m]. False: the layer is at or above the star. */
@@ -113,9 +112,10 @@ static void add_layer(const gradients *g, const matcov_gradient *t, const gradie
                       const double offset[2], double coef, size_t n, const double *x,
                       const double *y, double *const a[2], const size_t ld[2]) {
     const footprint *f = cols->f;
+    const double turn[2] = {cos(f->rot), sin(f->rot)};
     for (int part = 0; part < r->parts[1] * r->parts[1]; part++) {
         double at[2];
-        gradients_part_at(f, r->step[1], r->parts[1], part, at);
+        gradients_part_at(turn, r->step[1], r->parts[1], part, at);
         for (int j = cols->k0; j < cols->k1; j++) {
             const size_t k = numbered(cols, j);
             gradient_add(t, g->values, axes, n, x, y, cone * (f->centre[0][k] + at[0]) + offset[0],
@@ -143,9 +143,10 @@ void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes
             continue;
         const matcov_gradient *t = &g->tables[r.c->table[l]];
         const gradient_axes axes = gradients_axes_of(&r, t->kinds, rows->f, cols->f, cols->axis);
+        const double turn[2] = {cos(rows->f->rot), sin(rows->f->rot)};
         for (int part = 0; part < r.parts[0] * r.parts[0]; part++) {
             double at[2];
-            gradients_part_at(rows->f, r.step[0], r.parts[0], part, at);
+            gradients_part_at(turn, r.step[0], r.parts[0], part, at);
             for (int k = rows->k0; k < rows->k1; k++) {
                 const size_t i = numbered(rows, k);
                 x[k - rows->k0] = c * (rows->f->centre[0][i] + at[0]) + of[0];
@@ -266,13 +267,14 @@ void gradients_differences(const gradients *g, const layers *lay, const like *t,
                            double *const value[2]) {
     const footprint *a = t->first, *b = t->second;
     const gradient_relation rel = gradients_relation(g, a, b);
-    const double pitch = a->size / t->steps[0], cosine = cos(a->rot), sine = sin(a->rot);
+    const double turn_a[2] = {cos(a->rot), sin(a->rot)}, turn_b[2] = {cos(b->rot), sin(b->rot)};
+    const double pitch = a->size / t->steps[0];
     const double half = 0.5 * (t->steps[0] - t->steps[1]);
     double *x = work, *y = work + n, *px = work + 2 * n, *py = work + 3 * n;
     for (size_t e = 0; e < n; e++) { /* in the pupil */
         const double along = (ix[e] + half) * pitch, across = (iy[e] + half) * pitch;
-        px[e] = cosine * along - sine * across + a->shift[0] - b->shift[0];
-        py[e] = sine * along + cosine * across + a->shift[1] - b->shift[1];
+        px[e] = turn_a[0] * along - turn_a[1] * across + a->shift[0] - b->shift[0];
+        py[e] = turn_a[1] * along + turn_a[0] * across + a->shift[1] - b->shift[1];
     }
     for (int axis = 0; axis < 2; axis++)
         memset(value[axis], 0, n * sizeof *x);
@@ -290,8 +292,8 @@ void gradients_differences(const gradients *g, const layers *lay, const like *t,
         for (int i = 0; i < rel.parts[0] * rel.parts[0]; i++)
             for (int j = 0; j < rel.parts[1] * rel.parts[1]; j++) {
                 double pa[2], pb[2];
-                gradients_part_at(a, rel.step[0], rel.parts[0], i, pa);
-                gradients_part_at(b, rel.step[1], rel.parts[1], j, pb);
+                gradients_part_at(turn_a, rel.step[0], rel.parts[0], i, pa);
+                gradients_part_at(turn_b, rel.step[1], rel.parts[1], j, pb);
                 gradient_add(table, g->values, &axes, n, x, y, c * (pb[0] - pa[0]),
                              c * (pb[1] - pa[1]), lay->coef[l] * rel.scale, value[0], value[1]);
             }

@@ -203,8 +203,9 @@ gradient_relation gradients_relation(const gradients *g, const footprint *a, con
 /* Of both axes of a with axis_b of b. */
 gradient_axes gradients_axes_of(const gradient_relation *r, int kinds, const footprint *a,
                                 const footprint *b, int axis_b);
-/* Centre of part i of n x n, of size `step`, of a subaperture, relative to its centre [m]. */
-void gradients_part_at(const footprint *f, double step, int n, int i, double at[2]);
+/* Centre of part i of n x n, of size `step`, of a subaperture, relative to its centre [m]; turn:
+ * (cos, sin) of the sensor's rotation. */
+void gradients_part_at(const double turn[2], double step, int n, int i, double at[2]);
 void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes *rows,
                     const gradient_slopes *cols, double *work, double *ax, double *ay, size_t ld);
 /* The same where the slopes of one sensor are mean gradients and those of the other differences

@@ -93,16 +93,11 @@ bool outline_open(const gradients *g, const layers *lay, int l, const footprint 
 
 /* Separation of parts i of the first and j of the second. */
 static void between(const outline_pair *p, const double q[2], int i, int j, double d[2]) {
-    const int part[2] = {i, j};
-    d[0] = q[0], d[1] = q[1];
-    for (int s = 0; s < 2; s++) {
-        const int n = p->r.parts[s];
-        const double step = (s == 0 ? p->c[0] : -p->c[1]) * p->r.step[s], *t = p->turn[s];
-        const double x = (part[s] % n - 0.5 * (n - 1)) * step,
-                     y = (part[s] / n - 0.5 * (n - 1)) * step;
-        d[0] += t[0] * x - t[1] * y;
-        d[1] += t[1] * x + t[0] * y;
-    }
+    double pa[2], pb[2];
+    gradients_part_at(p->turn[0], p->r.step[0], p->r.parts[0], i, pa);
+    gradients_part_at(p->turn[1], p->r.step[1], p->r.parts[1], j, pb);
+    for (int k = 0; k < 2; k++)
+        d[k] = q[k] + p->c[0] * pa[k] - p->c[1] * pb[k];
 }
 
 #define TABLES_AT_ONCE 256

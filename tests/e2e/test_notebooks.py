@@ -40,39 +40,33 @@ class Notebooks(unittest.TestCase):
         self.assertRegex("".join(cells[-1]["outputs"][0]["text"]), r"cube of \(3, \d+, \d+\) with (0\.9|1\.0)")
 
     def check(self, name):
+        if LACKS:
+            self.skipTest("not installed: python3-nbclient, python3-ipykernel")
         p = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "run_notebooks.py"), "--check", name], env=environment(MOAO=MOAO),
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False)
         self.assertEqual(p.returncode, 0, p.stdout[-3000:])
 
-    @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
     def test_first_map(self):
         self.check("first-map")
 
-    @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
     def test_my_instrument(self):
         self.check("my-instrument")
 
-    @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
     def test_my_stars(self):
         self.check("my-stars")
 
-    @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
     def test_error_budget(self):
         self.check("error-budget")
 
-    @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
     def test_from_catalogue(self):
         self.check("from-catalogue")
 
-    @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
     def test_psfs_elsewhere(self):
         self.check("psfs-elsewhere")
 
-    @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
     def test_a_night(self):
         self.check("a-night")
 
-    @unittest.skipIf(LACKS, "not installed: python3-nbclient, python3-ipykernel")
     def test_statistics(self):
         self.check("statistics")
 

@@ -1,6 +1,6 @@
 /* Parameters of the largest likelihood: the method of Broyden, Fletcher, Goldfarb and Shanno
  * (Nocedal and Wright, Numerical Optimization, 2006, section 6.1) in the logarithms of the free
- * parameters, projected on a box, with a line search that halves and interpolates. */
+ * parameters, projected on a box, with a line search by halving and interpolation. */
 #include "internal.h"
 
 #include <math.h>
