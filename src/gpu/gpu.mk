@@ -14,7 +14,7 @@ $(B)/src/gpu/dense/fp16_rounded.cu.o $(B)/src/gpu/dense/split_hopper.cu.o: overr
 gpu_test := $(patsubst %.cu,$(B)/%,$(wildcard tests/gpu/test_*.cu))
 gpu_bench := $(patsubst %.cu,$(B)/%,$(wildcard bench/gpu/bench_*.cu))
 # the tests of the operations are the same programs on every backend
-linalg_test := $(filter $(B)/tests/unit/test_linalg_% $(B)/tests/unit/test_backend_% $(B)/tests/unit/test_tlr_% $(B)/tests/unit/test_hier_% $(B)/tests/mpi/test_small_cases,$(tests))
+linalg_test := $(filter $(B)/tests/unit/test_linalg_% $(B)/tests/unit/test_backend_% $(B)/tests/unit/test_tlr_% $(B)/tests/unit/test_hier_% $(B)/tests/unit/test_library_batched $(B)/tests/mpi/test_small_cases,$(tests))
 
 .PHONY: gpu-tests gpu-bench gpu-busy check-gpu bench-gpu install-linalg
 gpu-tests: gpu $(gpu_test) $(linalg_test)
@@ -62,9 +62,15 @@ $(B)/libmoao_linalg.a: $(call obj,$(linalg_src))
 	$(Q)rm -f $@; ld -r -o $(@:.a=.o) $^ && objcopy --localize-hidden $(@:.a=.o) && ar rcs $@ $(@:.a=.o)
 $(B)/libmoao_linalg.so: $(call obj,$(linalg_src))
 	$(Q)$(CC) -shared -fopenmp $(san_flags) $(LDFLAGS) -Wl,-soname,libmoao_linalg.so.$(linalg_major) -o $@ $^ $(OPENBLAS_LIBS) -ldl -lm -lpthread
+# manual pages from what the headers say
+$(B)/man3/moao_backend.3: scripts/make-man3.py $(public_headers)
+	$(call say,MAN,$(@D))
+	$(Q)rm -rf $(@D); $(PYTHON) $< $(@D) $(public_headers)
+to-install: $(B)/man3/moao_backend.3
 install: install-linalg
-install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so
-	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao lib/pkgconfig lib/moao)
+install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so $(B)/man3/moao_backend.3
+	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao lib/pkgconfig lib/moao share/man/man3)
+	install -m 644 $(B)/man3/*.3 $(DESTDIR)$(prefix)/share/man/man3/
 	install -m 644 $(public_headers) $(DESTDIR)$(prefix)/include/moao/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/
 	install -m 755 $(B)/libmoao_linalg.so $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_version)

@@ -45,6 +45,15 @@ class Examples(unittest.TestCase):
         code, text = run(os.path.join(self.folder, "solve"), "cpu")
         self.assertEqual(code, 0, text)
 
+    def test_batched(self):
+        """Singular values and solutions are right up to rounding; a wrong argument is named."""
+        code, text = run(os.path.join(self.folder, "batched"), "cpu")
+        self.assertEqual(code, 0, text)
+        off, residual = (float(w) for w in re.search(r"off by (\S+), residual (\S+)\n", text).groups())
+        self.assertLess(off, 1e-14)
+        self.assertLess(residual, 1e-11)
+        self.assertTrue(text.endswith("\nmoao_dpotrf_strided_batched: argument 5 (lda) is 3, at least 5 is expected\n"), text)
+
     def ranks(self, tolerance):
         """Ranks that compress prints, the share that is kept, the error."""
         code, text = run(os.path.join(self.folder, "compress"), "cpu", tolerance)

@@ -9,6 +9,7 @@
 #include "backend_lowrank.h"
 #include "backend_sparse.h"
 #include "backend_toeplitz.h"
+#include "batched.h"
 #include "from_dense.h"
 #include "gp.h"
 #include "hier.h"
