@@ -86,7 +86,7 @@ def check_size(path, lines, say):
                 say(path, start, "function of %d lines (limit %d)" % (i - start + 1, MAX_FUNCTION))
             start = 0
         elif line.rstrip().endswith("{") and re.match(r"[A-Za-z_{]", line) and not re.match(
-                r"(typedef|struct|enum|union|extern \"C\")\b[^()]*\{|.*=\s*\{", line):
+                r"((typedef|struct|enum|union)\b|extern \"C\")[^()]*\{|.*=\s*\{", line):
             start = start or i
 
 
