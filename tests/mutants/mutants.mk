@@ -3,4 +3,4 @@
 .PHONY: mutants
 mutants:
 	@$(PYTHON) tests/mutants/mutants.py $(if $(N),-n $(N)) $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
-	  $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again)
+	  $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(WORKERS),--workers $(WORKERS))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do the tests notice? A campaign of changes of one line each, made by hand, of code that computes or protects.
 
-    make mutants [N=50] [ONLY=word] [SEED=1] [LIMIT=seconds] [AGAIN=1]
+    make mutants [N=50] [ONLY=word] [SEED=1] [LIMIT=seconds] [AGAIN=1] [WORKERS=cores/2]
 
 Lists: tests/mutants/*.txt, an entry being
 
@@ -17,13 +17,14 @@ does not build says nothing and is an error of the list). Then tests run until t
 FIRST and THEN (end to end) name for the folder, the quickest first, and the other unit and MPI tests in the same order, for LIMIT
 seconds of the processor. Programs without code of the changed file are left out. A test that does not end in time has noticed.
 Every test must pass without a change before it counts. Verdicts are kept in the copy's folder: a campaign that was interrupted
-goes on, and one of a later revision runs the survivors again (AGAIN=1: all).
+goes on, and one of a later revision runs the survivors again (AGAIN=1: all). Several workers have a copy each.
 """
 import argparse
 import datetime
 import hashlib
 import importlib.util
 import json
+import multiprocessing
 import os
 import re
 import shutil
@@ -381,22 +382,87 @@ class Campaign:
 
     # --- the campaign
 
+    def every_test(self, entries):
+        """Names of all tests that plans may name."""
+        words = [w for e in entries for w in (e.tests or "").split()] + [w for some in (FIRST, THEN) for l in some.values() for w in l]
+        return list(dict.fromkeys(self.names(words) + [n for n in self.jobs if n.startswith(("unit/", "mpi/"))]))
+
     def is_known(self, entry, again):
         v = self.state["changes"].get(entry.key())
         return v is not None and not again and (v["by"] or (v["tree"] == self.tree and v.get("quick", 0) == self.quick))
 
+    def verdict(self, entry):
+        begin = time.monotonic()
+        by = self.noticed_by(entry)
+        return {"by": by, "tree": self.tree, "revision": self.revision, "quick": self.quick,
+                "seconds": round(time.monotonic() - begin, 1), "date": datetime.date.today().isoformat()}
+
+    def keep(self, entry, verdict, place):
+        self.state["changes"][entry.key()] = verdict
+        self.save()
+        print("%s  %s:%d  %s (%.0f s)" % (place, entry.file, entry.line(), "noticed by " + verdict["by"] if verdict["by"] else
+                                          "SURVIVED: " + entry.what, verdict["seconds"]), flush=True)
+
     def run(self, entries, again):
         for i, e in enumerate(entries, 1):
-            if self.is_known(e, again):
-                continue
-            begin = time.monotonic()
-            by = self.noticed_by(e)
-            self.state["changes"][e.key()] = {"by": by, "tree": self.tree, "revision": self.revision, "quick": self.quick,
-                                              "seconds": round(time.monotonic() - begin, 1),
-                                              "date": datetime.date.today().isoformat()}
-            self.save()
-            print("%3d of %d  %s:%d  %s (%.0f s)" % (i, len(entries), e.file, e.line(), "noticed by " + by if by else
-                                                     "SURVIVED: " + e.what, time.monotonic() - begin), flush=True)
+            if not self.is_known(e, again):
+                self.keep(e, self.verdict(e), "%3d of %d" % (i, len(entries)))
+
+    # --- several workers
+
+    def worker(self, k, tasks, results):
+        """One of several: a copy of the built tree of its own; takes names of tests, or changes, until there are none."""
+        try:
+            folder = os.path.join(self.work, "worker-%d" % k)
+            os.makedirs(folder, exist_ok=True)
+            if not os.path.isdir(os.path.join(folder, "tree")):
+                subprocess.run(["cp", "-a", self.copy, os.path.join(folder, "tree")], check=True)
+            c = Campaign(folder, self.limit, self.quick)
+            c.state = {"tests": dict(self.state["tests"]), "changes": {}}
+            c.open()
+            for task in iter(tasks.get, None):
+                try:
+                    results.put((task, c.verdict(task) if isinstance(task, Entry) else c.known(task)))
+                except Mistake as fault:
+                    results.put((task, str(fault)))
+        finally:
+            results.put((None, None))
+
+    def share(self, tasks, workers):
+        """Pairs of a task and its outcome (a text: what is wrong with it), as they come in."""
+        waiting, results = multiprocessing.Queue(), multiprocessing.Queue()
+        for t in tasks + [None] * workers:
+            waiting.put(t)
+        team = [multiprocessing.Process(target=self.worker, args=(k, waiting, results), daemon=True) for k in range(workers)]
+        for p in team:
+            p.start()
+        left = workers
+        while left:
+            task, outcome = results.get()
+            if task is None:
+                left -= 1
+            else:
+                yield task, outcome
+        for p in team:
+            p.join()
+
+    def run_shared(self, entries, again, workers):
+        todo = [e for e in entries if not self.is_known(e, again)]
+        tests = [n for n in self.every_test(entries) if self.state["tests"].get(n, {}).get("tree") != self.tree]
+        for name, t in self.share(tests, min(workers, max(1, len(tests)))):
+            self.state["tests"][name] = t
+        self.save()
+        wrong, tried = [], 0
+        for e, v in self.share(todo, min(workers, max(1, len(todo)))):
+            tried += 1
+            if isinstance(v, dict):
+                self.keep(e, v, "%3d of %d" % (tried, len(todo)))
+            else:
+                wrong.append(v)
+        if tried < len(todo):
+            wrong.append("%d changes were not tried, a worker ended early: the same command goes on" % (len(todo) - tried))
+        if wrong:
+            raise Mistake("\n".join(wrong))
 
     def report(self, entries):
         verdicts = [(e, self.state["changes"].get(e.key())) for e in entries]
@@ -422,6 +488,7 @@ def main():
     ap.add_argument("--limit", type=float, default=60, help="seconds for the tests of other folders, of each change (60)")
     ap.add_argument("--quick", type=float, default=0, help="only the folder's unit and MPI tests of at most so many seconds: "
                     "what they let pass is tried again without this option")
+    ap.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="changes that are tried at a time (cores / 2)")
     ap.add_argument("--again", action="store_true", help="also what is known already")
     ap.add_argument("--tried", action="store_true", help="only what was tried before (with --again: once more)")
     ap.add_argument("--untried", action="store_true", help="only what was not tried before")
@@ -452,7 +519,10 @@ def main():
         if not a.report:
             os.nice(10)
             c.open()
-            c.run(entries, a.again)
+            if a.workers > 1:
+                c.run_shared(entries, a.again, a.workers)
+            else:
+                c.run(entries, a.again)
         c.report(entries)
     except Mistake as e:
         print(e, file=sys.stderr)

@@ -44,7 +44,8 @@ static void test_against_an_infinite_mirror(void **state) {
     const struct {
         int nssp, across;
         double coupling;
-    } of[] = {{15, 0, 0.2}, {16, 0, 0.2}, {16, 48, 0.2}, {24, 0, 0.05}, {32, 0, 0.2}, {49, 0, 0.2}};
+    } of[] = {{15, 0, 0.2},  {16, 0, 0.2}, {16, 48, 0.2}, {16, 20, 0.2},
+              {24, 0, 0.05}, {32, 0, 0.2}, {49, 0, 0.2}};
     const comm one = {.size = 1, .threads = 1};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         sys s = case_system(of[i].nssp, PITCH * of[i].nssp, 0);
