@@ -97,8 +97,25 @@ static void test_memory(void **state) {
     free(expected);
 }
 
+/* The last rank has less memory than the others: chunks are what it has room for, on all. */
+static void test_least_memory(void **state) {
+    (void)state;
+    backend be = backend_cpu;
+    report rep = {.start = report_now()};
+    const int some = 2;
+    int chunk;
+    tor t;
+    be.alloc = limited_alloc;
+    case_ok(open_tor(&be, &rep, world.rank == world.size - 1 ? some + 1 : TARGETS, &t, &chunk));
+    assert_int_equal(chunk, some * world.size);
+    case_ok(tor_factor(&t, &p));
+    free(solved(&t, chunk, TARGETS - 1));
+    tor_close(&t);
+}
+
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_memory),
+                                       cmocka_unit_test(test_least_memory)};
     MPI_Init(&argc, &argv);
     if (comm_init(MPI_COMM_WORLD, &world) != MOAO_OK)
         return 1;
