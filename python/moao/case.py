@@ -31,6 +31,7 @@ from .results import Run, read_yaml
 Source = Union[str, "os.PathLike[str]", Dict[str, Any]]
 GPU = {"auto": "auto", True: "gpu", False: "cpu"}
 ROOTS = {"stars": "sensors", "targets": "targets"}
+ASKED = 4  # answers of the program that a case keeps
 RUNS = "moao-runs"  # where runs go that are given no folder
 
 
@@ -64,7 +65,7 @@ class Case:
         self._given: Dict[str, Table] = {}        # tables that were set: "stars", "targets"
         # (table handed out, as it was then, settings that it had)
         self._shown: Dict[str, Tuple[Table, Table, Dict[str, Any]]] = {}
-        self._cached: Optional[Tuple[str, str]] = None  # (what was asked, effective parameters)
+        self._cached: Dict[str, str] = {}  # effective parameters of what was asked last
         self._stem = "case"
         for f in files:
             self.files.append(self._add(f))
@@ -160,9 +161,11 @@ class Case:
     def _effective(self, words: List[str], own: Sequence[str] = ()) -> Tuple[Dict[str, Any], str]:
         """(every parameter, nested; the text) of those files and settings."""
         stamp = json.dumps([words, [_stamp(w) for w in words]])
-        if self._cached is None or self._cached[0] != stamp:
-            self._cached = (stamp, self._call(["check", "--effective"] + words, own).output)
-        return read_yaml(self._cached[1]), self._cached[1]
+        if stamp not in self._cached:
+            while len(self._cached) >= ASKED:
+                del self._cached[next(iter(self._cached))]
+            self._cached[stamp] = self._call(["check", "--effective"] + words, own).output
+        return read_yaml(self._cached[stamp]), self._cached[stamp]
 
     # --- parameters
 

@@ -180,7 +180,7 @@ def _coarser(tree: Tree, scale: float) -> None:
         tree["dm"]["nssp"] = max(tree["dm"]["nssp"], finest)  # of the lattice of points and images
 
 
-def _points(sensor: Tree) -> None:
+def points(sensor: Tree) -> None:
     """Slopes as differences between points, whose covariances cost little; light and spots stay those of mean gradients."""
     if sensor.get("slope") == "gradient":
         sensor["slope"] = "points"
@@ -208,7 +208,7 @@ def reduced(tree: Tree, order: int, profile: int) -> Tree:
     if order < full:
         _coarser(made, order / full)
     for s in made["sensors"]:
-        _points(s)
+        points(s)
     (x, y), (width, height) = field_of(made)
     made["targets"] = {"grid": {"nx": ACROSS, "ny": ACROSS, "width": width, "height": height, "center": [x, y]}, "sampling": "nodes",
                        "tolerance": TOLERANCE}

@@ -61,16 +61,18 @@ class Psf:
     """One image. `data` [y, x] as in psf.fits (the diffraction limit peaks at 1), axis on pixel [n//2, n//2].
 
     pixel [mas], wavelength [um] (of an image of a band its centre), band ("": none), x and y [arcsec] of the target, its index from 0, exposure (from 1, None: long).
+    reduced: how the computation was less than that of the case ("": it was not; moao.psf).
     """
 
     def __init__(self, data, pixel, wavelength, flux, target=0, x=0.0, y=0.0, exposure=None, name="", band=""):
         self.data, self.pixel, self.wavelength, self.total = np.asarray(data, float), pixel, wavelength, flux
         self.target, self.x, self.y, self.exposure, self.name, self.band = target, x, y, exposure, name, band
+        self.reduced = ""
 
     def __repr__(self):
-        return "<PSF %d x %d pixels of %.4g mas at %.4g um, target %d at (%g, %g) arcsec, Strehl %.4f>" % (
+        return "<PSF %d x %d pixels of %.4g mas at %.4g um, target %d at (%g, %g) arcsec, Strehl %.4f%s>" % (
             self.data.shape[1], self.data.shape[0], self.pixel, self.wavelength, self.target, self.x, self.y,
-            self.strehl)
+            self.strehl, self.reduced and ", reduced: " + self.reduced)
 
     def _repr_html_(self):
         from .show import psf_page
@@ -201,6 +203,8 @@ class Psf:
                 ("EXPOSURE", "long" if self.exposure is None else self.exposure, "from 1, or long"),
                 ("OBJECT", cell_of(self.name), "name of the target")):
             h.header[key] = (value, comment)
+        if self.reduced:
+            h.header["REDUCED"] = self.reduced
         try:
             h.writeto(path, overwrite=overwrite, checksum=True)
         except OSError as e:

@@ -56,7 +56,7 @@ def read_yaml(text):
     """A parameter file as it stands; YAML 1.1 takes 1e-06 for text, here it is the number that it is."""
     import yaml  # comes with astropy
 
-    class Loader(yaml.SafeLoader):
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         """With a rule more for numbers."""
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789"))
     Loader.yaml_implicit_resolvers = {c: [(tag, form) for tag, form in rules if tag != "tag:yaml.org,2002:bool"]

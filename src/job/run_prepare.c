@@ -96,7 +96,7 @@ static status same_image(run *r, const char *fact, const char *key, long sum) {
                            "%s: --resume with another %s than that of the run; put it back, or "
                            "start again with --overwrite",
                            r->dir, key);
-    return store_set_fact(r->st, fact, sum);
+    return r->finished ? MOAO_OK : store_set_fact(r->st, fact, sum);
 }
 
 static status open_store(run *r, long fact[FACTS]) {
@@ -121,16 +121,16 @@ static status open_store(run *r, long fact[FACTS]) {
     if (st != MOAO_OK)
         return st;
     r->finished = store_finished(r->st);
+    if (r->u.o.map != NULL)
+        TRY(same_image(r, "static_map", "errors.static_map", (long)r->u.map.sum));
+    if (par->telescope_pupil != NULL)
+        TRY(same_image(r, "pupil_map", "telescope.pupil", (long)params_pupil_sum(par)));
     if (r->finished)
         return MOAO_OK;
     for (int e = 0; e < r->u.a.nexposure; e++)
         for (int k = 0; k < r->u.s.ntarget; k++)
             r->done[cell(r, e, k)] =
                 r->u.sampled ? store_node_done(r->st, e, k) : store_done(r->st, e, k);
-    if (r->u.o.map != NULL)
-        TRY(same_image(r, "static_map", "errors.static_map", (long)r->u.map.sum));
-    if (par->telescope_pupil != NULL)
-        TRY(same_image(r, "pupil_map", "telescope.pupil", (long)params_pupil_sum(par)));
     fact[FACT_FORMAT] = store_get_fact(r->st, "format", fact[FACT_FORMAT]);
     TRY(check_format(r, fact[FACT_FORMAT]));
     TRY(store_set_fact(r->st, "format", fact[FACT_FORMAT]));

@@ -216,10 +216,52 @@ class Case(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(cache)), runs)  # no run more
         with self.assertRaisesRegex(moao.MoaoError, "outside the field"):
             moao.psf(21, 0, 2.2, case=file, settings=settings, cache=cache, field=40)
+        self.assertEqual((one.reduced, near.reduced), ("", ""))
         band = moao.psf([3], [-4], "K", case=file, settings=settings, cache=cache)[0]
         self.assertEqual(band.band, "K")
         with self.assertRaisesRegex(moao.MoaoError, "expected directions"):
             moao.psf(float("nan"), 0, 2.2, case=file)
+
+    def test_psf_reduced(self):
+        """moao.psf(reduced=): the image of the case with one exposure, with slopes between points, or with both, which it says; not of anything
+        else. What no image follows from is left out, unless the case sets it; a file that the parameters name counts when it changes."""
+        settings = {k: v for k, v in SMALL.items() if not k.startswith("targets")}
+        settings["sensors.*.noise_variance"] = "1e-4 arcsec2"
+        file, cache = write_case(self.path("reduced.yaml"), QUICK_CASE.replace("slope: points", "slope: gradient").replace("{psf: none}", "{psf: none, budget: terms}")), self.path("reduced")
+        direct = moao.Case(file).update(settings).update({"targets.list": [[3, -4]], "psf.wavelengths": [2.2]})
+        one = {"schedule": {"tor_times": [0], "exposure_times": [0]}}
+        points = {"sensors.*.slope": "points", "sensors.*.spot": "full", "sensors.*.photometry": "bands"}
+        found = {}
+        for what, changes, said in (("exposures", one, "one exposure, in profile 0 of 3 (from 0)"), ("slopes", points, "slopes between points"),
+                                    (True, dict(one, **points), "one exposure, in profile 0 of 3 (from 0); slopes between points")):
+            psf = found[what] = moao.psf(3, -4, 2.2, case=file, settings=settings, cache=cache, reduced=what)
+            wanted = direct.copy().update(changes).run(folder=self.path("wanted-%s" % what), progress=None).psf(0)
+            np.testing.assert_allclose(psf.data, wanted.data, rtol=0, atol=1e-9)
+            self.assertEqual(psf.reduced, said)
+            self.assertIn("reduced: " + said, repr(psf))
+        self.assertNotEqual(found["slopes"].strehl, found[True].strehl)
+        self.assertNotEqual(found["exposures"].strehl, found[True].strehl)
+        psf.writeto(self.path("reduced.fits"))
+        self.assertEqual(fits.getval(self.path("reduced.fits"), "REDUCED"), said)
+        runs = [moao.open(os.path.join(cache, n)) for n in os.listdir(cache)]
+        self.assertEqual({(r.parameters["output"]["budget"], r.parameters["compute"]["verify"]) for r in runs}, {("terms", "off")})
+        with self.assertRaisesRegex(moao.MoaoError, "reduced is False, True, 'exposures' or 'slopes', not 'all'"):
+            moao.psf(3, -4, 2.2, case=file, reduced="all")
+
+    def test_psf_of_changed_files(self):
+        """A file that the parameters name and that has changed is computed anew, in this process and with what the folder has."""
+        from moao import source
+        path, (x, y) = self.path("pupil.fits"), np.meshgrid(*2 * [np.arange(64) - 31.5])
+        settings = dict({k: v for k, v in SMALL.items() if not k.startswith("targets")}, **{"telescope.pupil": path, "schedule.exposure_interval": "30 min"})
+        found = []
+        for wide in (40, 24, 24):
+            if len(found) < 2:
+                fits.PrimaryHDU((np.hypot(x, y) < 32) * (abs(y) < wide).astype(float)).writeto(path, overwrite=True)
+            found.append(moao.psf(0, 0, 2.2, case=self.file, settings=settings, cache=self.path("changed")))
+        self.assertIs(found[1], found[2])
+        self.assertNotEqual(found[0].fwhm, found[1].fwhm)
+        source._kept.clear()
+        self.assertEqual(moao.psf(0, 0, 2.2, case=self.file, settings=settings, cache=self.path("changed")).fwhm, found[1].fwhm)
 
     def test_sweep(self):
         """A table with a row for each value; once more it is not computed anew; one that fails is named."""

@@ -178,6 +178,22 @@ class Pupil(unittest.TestCase):
             p = self.check(*["telescope." + k for k in keys], code=2)
             self.assertEqual(len([s for s in p.stderr.splitlines() if words in s]), 1, p.stderr)
 
+    def test_another_image_is_no_finished_run(self):
+        """--resume of a finished run whose pupil or static error is another image now ends with exit code 2; the same image again is fine."""
+        x, y = grid(64)
+        good = inside(x, y).astype(float)
+        quick = {**STILL, "psf": {"wavelengths": [2.2], "residual": "sensor"}, "output": {"psf": "none"}}
+        for key, name, group, was, now in (("telescope.pupil", "kept-pupil.fits", "telescope", good, good * (x > -1.5)),
+                                           ("errors.static_map", "kept-map.fits", "errors", 100 * x, 100 * y)):
+            path = self.write(name, was)
+            r = Run(json.dumps({**quick, group: {**quick.get(group, {}), key.split(".")[1]: path}}) + "\n")
+            again = ("run", os.path.join(os.path.dirname(r.dir), "case.yaml"), "-o", r.dir, "--resume")
+            self.assertIn("finished already", moao(*again).stderr)
+            self.write(name, now)
+            p = moao(*again, check=False)
+            self.assertEqual(p.returncode, 2, p.stderr)
+            self.assertIn("--resume with another %s than that of the run" % key, p.stderr)
+
     def test_scale_of_maps(self):
         """The size of a pixel by the parameter, CDELT1 or PUPLSCAL; light beyond the diameter, and a pupil that is too small, are told."""
         x, y = grid(64)
