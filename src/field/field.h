@@ -95,12 +95,11 @@ typedef struct { /* a comparison */
     double error, power;
 } field_check;
 
-typedef struct {        /* of a reconstructor, and then of a run */
+typedef struct {        /* of a run */
     int checked, nodes; /* targets that were compared; nodes */
     double largest;     /* error among those that were compared last */
     double found;       /* and among all, before nodes were added */
     int added;          /* nodes that were added */
-    bool all;           /* all targets are nodes now */
 } field_report;
 
 /* Adds nodes where one of n checks is over the tolerance, with checks of their own; their number is

@@ -239,26 +239,40 @@ static status take_new(run *r, int before) {
     return MOAO_OK;
 }
 
-static status keep_found(run *r, int k, const field_check *check, int n, double largest) {
-    run_nodes *s = &r->nodes;
-    s->report.nodes = r->u.f.nnode;
-    s->report.checked = n;
-    s->report.largest = fmax(s->report.largest, largest);
-    r->rep.nodes = r->u.f.nnode;
-    r->rep.nodes_added = s->report.added;
-    r->rep.nodes_checked = n;
-    r->rep.node_largest = s->report.largest;
+/* Whether a node of reconstructor k computes every target: nothing is interpolated. */
+static bool computes_all(const field *f, int k) {
+    for (int t = 0; t < f->nwant; t++)
+        if (f->node_of[t] < 0 || f->node[f->node_of[t]].tor > k)
+            return false;
+    return true;
+}
+
+/* Of several reconstructors the fewest comparisons and the largest difference are reported. */
+static void keep_found(run *r, int k, const field_check *check, int n, double largest) {
+    field_report *s = &r->nodes.report;
+    const bool all = computes_all(&r->u.f, k);
+    s->nodes = r->u.f.nnode;
+    if (!all) {
+        s->checked = s->checked > 0 && s->checked < n ? s->checked : n;
+        s->largest = fmax(s->largest, largest);
+    }
+    r->rep.nodes = s->nodes;
+    r->rep.nodes_added = s->added;
+    r->rep.nodes_checked = s->checked;
+    r->rep.node_largest = s->largest;
     r->rep.node_tolerance = r->u.par->targets_tolerance;
-    for (int i = 0; is_root(r) && i < n && r->cl->verbose; i++) {
+    for (int i = 0; is_root(r) && i < n && r->cl->verbose && !all; i++) {
         const field_node *p = &r->u.f.node[check[i].node];
         progress_note("  target %d at [%.1f, %.1f] arcsec: %.1e off", p->target + 1,
                       p->at[0] * ARCSEC_PER_RAD, p->at[1] * ARCSEC_PER_RAD, check[i].error);
     }
-    if (is_root(r))
+    if (is_root(r) && all)
+        progress_note("reconstructor %d: %d nodes; all %d targets are computed", k + 1,
+                      r->u.f.nnode, r->u.f.nwant);
+    else if (is_root(r))
         progress_note("reconstructor %d: %d nodes; %d targets that were computed too are within "
                       "%.1e (targets.tolerance %.1e)",
                       k + 1, r->u.f.nnode, n, largest, r->u.par->targets_tolerance);
-    return MOAO_OK;
 }
 
 /* Expected errors of all targets; nodes where they are over the tolerance. */
@@ -335,7 +349,7 @@ status run_nodes_check(run *r, int k, obsexposure *ex, bool *more) {
     if (r->u.f.nnode > before)
         TRY(take_new(r, before));
     if (added == 0)
-        st = keep_found(r, k, check, n, largest);
+        keep_found(r, k, check, n, largest);
     *more = added > 0;
 done:
     free(check);
