@@ -233,11 +233,10 @@ done:
 
 /* Collective. The same of W that is refined in any case: what it and the products of an exposure
  * change, against W and products in double precision; INFINITY where refinement does not converge,
- * which a smaller tolerance helps. */
-static status sample_refined(run *r, int k, obsexposure *ex, double *difference) {
+ * which a smaller tolerance helps. residual: of W, which changes a result by as much at most. */
+static status sample_refined(run *r, int k, obsexposure *ex, double *difference, double *residual) {
     obsseq_accuracy how = {.approximate = true, .sample = true, .difference = NAN};
     result_block b = {0};
-    double residual;
     int first, end;
     status st = MOAO_OK;
     atmos_exposures_of(&r->u.a, k, &first, &end);
@@ -245,11 +244,11 @@ static status sample_refined(run *r, int k, obsexposure *ex, double *difference)
     if (is_root(r))
         st = ALLOC(b.scalars, store_scalars(b.nlambda, b.nbox, b.nbudget), "results");
     TRY(comm_agree(r->c, st));
-    TRY(tor_solve(&r->seq.t, r->acc.edge, 1, &residual));
-    if (!(residual > W_SETTLED)) /* or no columns are sampled */
+    TRY(tor_solve(&r->seq.t, r->acc.edge, 1, residual));
+    if (!(*residual > W_SETTLED)) /* or no columns are sampled */
         TRY(obsseq_expose(&r->seq, atmos_profile_at(&r->u.a, r->u.a.exposure_time[first]),
                           &ex[first], &how, NULL, &b));
-    *difference = residual > W_SETTLED ? INFINITY : how.difference;
+    *difference = *residual > W_SETTLED ? INFINITY : how.difference;
 done:
     free(b.scalars);
     return st;
@@ -345,7 +344,7 @@ status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
     struct accuracy_of *of = &r->acc.of[k];
     linop *op = r->seq.t.op;
     linop_step again = LINOP_FACTOR;
-    double before = INFINITY;
+    double before = INFINITY, residual = INFINITY;
     int restarts = 0;
     status st;
     op->f->accuracy = r->acc.factors && !of->known ? guess(r, k) : of->w;
@@ -354,12 +353,13 @@ status run_factor(run *r, int k, const profile *p, obsexposure *ex) {
         return st;
     while (again == LINOP_FACTOR && !of->known && !op->f->accuracy.dense) {
         report_compression is;
-        TRY(op->f->refines ? sample_refined(r, k, ex, &of->difference)
+        TRY(op->f->refines ? sample_refined(r, k, ex, &of->difference, &residual)
                            : sample_factor(r, k, ex, &of->difference));
         /* other exposures may be worse; with a refined W each has a check of its own, and what
          * products in FP16 change does not shrink with the tolerance */
         if (of->difference <= (op->f->refines ? 0.8 : 0.5) * limit ||
-            (op->f->refines && isfinite(of->difference) && of->difference > 0.7 * before))
+            (op->f->refines && isfinite(of->difference) &&
+             (residual < 0.1 * limit || of->difference > 0.7 * before)))
             break;
         before = of->difference;
         op->factor->look(op->f, &is);

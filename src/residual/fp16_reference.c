@@ -136,20 +136,29 @@ done:
     return st;
 }
 
+/* Steps of a compressed factor take a residual in split FP16; one in double precision at first, and
+ * again where they shrink it no more. */
 static status settle(fp16 *x, bool begun) {
     double rho = NAN, before = INFINITY;
+    bool exact = true;
     status st = MOAO_OK;
     if (!begun)
         TRY(x->split ? start(x) : start_double(x));
     for (int k = 0; k < (x->split ? STEPS : STEPS_DOUBLE); k++) {
-        if (k == 0 || x->split)
+        if (exact || x->split)
             TRY(all_of_it(x, &rho));
         if (rho <= SETTLED)
             return st;
-        if (!(rho < (x->split ? 0.5 : 0.9) * before))
-            break;
+        if (!(rho < (x->split ? 0.5 : 0.9) * before)) {
+            if (exact || x->split)
+                break;
+            exact = true;
+            before = INFINITY;
+            continue;
+        }
         before = rho;
-        TRY(x->split ? step(x, rho) : step_double(x, k > 0));
+        TRY(x->split ? step(x, rho) : step_double(x, !exact));
+        exact = false;
         TRY(some_of_it(x, &rho));
         if (rho <= SETTLED)
             return st;
