@@ -251,7 +251,7 @@ clean:
 	rm -rf build demo-out dist
 
 format:
-	clang-format-14 -i $(wildcard src/*.[ch] src/*/*.[ch] src/linalg/*/*.[ch] src/linalg/include/moao/*.h src/gpu/*/*.cu src/gpu/*/*.cuh tests/*/*.[ch] bench/*.[ch] bench/gpu/*.c)
+	clang-format-14 -i $(wildcard src/*.[ch] src/*/*.[ch] src/linalg/*/*.[ch] src/linalg/include/moao/*.h src/gpu/*/*.cu src/gpu/*/*.cuh tests/*/*.[ch] bench/*.[ch] bench/tester/*.[ch] bench/gpu/*.c)
 
 lint:
 	@$(PYTHON) scripts/lint.py

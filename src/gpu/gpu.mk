@@ -62,14 +62,23 @@ $(B)/libmoao_linalg.a: $(call obj,$(linalg_src))
 	$(Q)rm -f $@; ld -r -o $(@:.a=.o) $^ && objcopy --localize-hidden $(@:.a=.o) && ar rcs $@ $(@:.a=.o)
 $(B)/libmoao_linalg.so: $(call obj,$(linalg_src))
 	$(Q)$(CC) -shared -fopenmp $(san_flags) $(LDFLAGS) -Wl,-soname,libmoao_linalg.so.$(linalg_major) -o $@ $^ $(OPENBLAS_LIBS) -ldl -lm -lpthread
+# the tester: a program that sees what others see of the library
+tester_src := $(wildcard bench/tester/*.c)
+$(B)/moao-tester: $(call obj,$(tester_src)) $(B)/libmoao_linalg.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(OPENBLAS_LIBS) -ldl -lm -lpthread
+-include $(patsubst %.o,%.d,$(call obj,$(tester_src)))
+to-install: $(B)/moao-tester
+
 # manual pages from what the headers say
 $(B)/man3/moao_backend.3: scripts/make-man3.py $(public_headers)
 	$(call say,MAN,$(@D))
 	$(Q)rm -rf $(@D); $(PYTHON) $< $(@D) $(public_headers)
 to-install: $(B)/man3/moao_backend.3
 install: install-linalg
-install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so $(B)/man3/moao_backend.3
-	install -d $(addprefix $(DESTDIR)$(prefix)/,include/moao lib/pkgconfig lib/moao share/man/man3)
+install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so $(B)/moao-tester $(B)/man3/moao_backend.3
+	install -d $(addprefix $(DESTDIR)$(prefix)/,bin include/moao lib/pkgconfig lib/moao share/man/man3)
+	install -m 755 $(B)/moao-tester $(DESTDIR)$(prefix)/bin/
 	install -m 644 $(B)/man3/*.3 $(DESTDIR)$(prefix)/share/man/man3/
 	install -m 644 $(public_headers) $(DESTDIR)$(prefix)/include/moao/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/

@@ -128,6 +128,12 @@ class Symbols(unittest.TestCase):
                 code, text = run(program, "cpu")
                 self.assertEqual(code, 0, text)
 
+    def test_tester(self):
+        """The installed tester runs."""
+        code, text = run(self.top + "/bin/moao-tester", "potrf", "--n", "8", "--device", "cpu", "--repeat", "1")
+        self.assertEqual(code, 0, text)
+        self.assertTrue(text.endswith(" ok\n"), text)
+
 
 class Page(unittest.TestCase):
     def test_examples(self):
