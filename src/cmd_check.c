@@ -4,6 +4,7 @@
 #include "base/machine.h"
 #include "base/machine_constants.h"
 #include "base/progress.h"
+#include "base/text.h"
 #include "cmd_check.h"
 #include "job/launch.h"
 
@@ -28,8 +29,11 @@ const char cmd_check_usage[] =
     "  --cores C     of a node (default: those here)\n"
     "  --gpus G      of a node, computing on them (default: none); their memory is\n"
     "                compute.gpu_memory\n"
+    "  --gpu NAME    of this model (\"RTX 4090\", A100-80GB), which need not be here:\n"
+    "                its memory and rates; alone: one node with one of them\n"
     "  --gflops G    dgemm in double precision of one core, or of one GPU\n"
-    "                (default: measured here; of a GPU that of an H200, 64000)\n"
+    "                (default: measured here; of a GPU that of its model, and where\n"
+    "                none is named that of an H200, 64000)\n"
     "  --time H      longest time of a job, in hours or with a unit (default 24)\n"
     "\n"
     "  --json        all of it as JSON on standard output\n"
@@ -48,15 +52,17 @@ static void choose_dir(const cmdline *cl, char *out, size_t size) {
 }
 
 /* The machine of the options. */
-static machine_kind described(const comm *c, const cmdline *cl, const machine *m) {
+static machine_kind described(const comm *c, const cmdline *cl, const gpu_model *model,
+                              const machine *m) {
     machine_kind k = {.nodes = cl->nodes,
                       .ranks = cl->ranks,
                       .cores = cl->cores > 0 ? cl->cores : c->threads * c->node_size,
                       .gpus = cl->gpus,
+                      .model = model,
                       .base = m->base};
     k.memory = cl->memory > 0 ? cl->memory : (double)m->available * c->node_size;
     k.rate = cl->gflops > 0 ? 1e9 * cl->gflops
-             : cl->gpus > 0 ? MACHINE_GPU_RATE
+             : cl->gpus > 0 ? gpu_model_rate(model != NULL ? model : gpu_model_reference())
                             : m->rate / m->threads;
     return k;
 }
@@ -67,11 +73,41 @@ static machine_kind usual(const machine *m) {
         .cores = 64, .memory = 256e9, .base = m->base, .rate = m->rate / m->threads};
 }
 
-static bool gpu_is_here(void) {
+/* Whether there is a GPU here, and its model as far as it is known. */
+static bool gpu_is_here(const gpu_model **model) {
     const backend *be;
-    bool here = families_backend("gpu", &be) == MOAO_OK;
+    char text[320];
+    const bool here = families_backend("gpu", &be) == MOAO_OK;
+    *model = here && be->devices() > 0 && be->describe(0, text, sizeof text) == MOAO_OK
+                 ? gpu_model_of_device(text)
+                 : NULL;
     status_clear();
     return here;
+}
+
+/* The card of --gpu, which refuses a name that it does not know, or one that moao has no code for.
+ */
+static status named_model(cmdline *cl, const gpu_model **model) {
+    *model = cl->gpu != NULL ? gpu_model_find(cl->gpu) : NULL;
+    if (cl->gpu == NULL)
+        return MOAO_OK;
+    if (*model == NULL) {
+        text t = {0};
+        for (size_t i = 0; gpu_model_at(i) != NULL; i++)
+            text_add(&t, "%s%s", i > 0 ? ", " : "", gpu_model_at(i)->name);
+        const status st = status_fail(MOAO_INPUT, "--gpu: '%s' is none, or several, of %s", cl->gpu,
+                                      t.s != NULL ? t.s : "the GPUs that are known");
+        free(t.s);
+        return st;
+    }
+    if (!gpu_model_serves(*model))
+        return status_fail(MOAO_INPUT,
+                           "--gpu: %s (compute %d.%d): moao has code for 8.0 (Ampere) and later; "
+                           "use compute.backend=cpu",
+                           (*model)->name, (*model)->major, (*model)->minor);
+    cl->nodes = cl->nodes == 0 && cl->gpus == 0 ? 1 : cl->nodes;
+    cl->gpus = cl->gpus > 0 ? cl->gpus : 1;
+    return MOAO_OK;
 }
 
 /* This machine: its GPUs, else as many ranks of its cores as suit the case. */
@@ -80,11 +116,14 @@ static status plan_here(const comm *c, const request *q, const machine *m, doubl
     const int wanted = q->par->compute_backend, cores = m->threads;
     const bool alone = c->size == 1 && f->cl->ranks == 0;
     status st = MOAO_OK;
-    if (wanted == BACKEND_GPU || (wanted == BACKEND_AUTO && gpu_is_here())) {
-        machine_kind k = {.nodes = 1, .gpus = m->nrank, .cores = cores * m->nrank};
+    const gpu_model *model;
+    const bool gpu = gpu_is_here(&model);
+    if (wanted == BACKEND_GPU || (wanted == BACKEND_AUTO && gpu)) {
+        machine_kind k = {.nodes = 1, .gpus = m->nrank, .cores = cores * m->nrank, .model = model};
         k.memory = (double)m->available * m->nrank;
         k.base = m->base;
-        k.rate = f->cl->gflops > 0 ? 1e9 * f->cl->gflops : MACHINE_GPU_RATE;
+        k.rate = f->cl->gflops > 0 ? 1e9 * f->cl->gflops
+                                   : gpu_model_rate(model != NULL ? model : gpu_model_reference());
         st = advise_nodes(q, &k, limit, &f->here);
         if (st != MOAO_OK || wanted == BACKEND_GPU || f->here.fits)
             return st;
@@ -107,13 +146,16 @@ static status plan_here(const comm *c, const request *q, const machine *m, doubl
 /* Rank 0. */
 static status make_plans(const comm *c, const setup *u, const machine *m, check_facts *f) {
     const double limit = f->cl->limit > 0 ? f->cl->limit : ADVISE_LIMIT;
-    machine_kind k = f->described ? described(c, f->cl, m) : usual(m);
+    machine_kind k = f->described ? described(c, f->cl, f->model, m) : usual(m);
     f->q = request_init(u->par, &u->s, &u->a, &u->o);
     f->q.want = u->sampled ? u->want.ntarget : 0;
     const int wanted = u->par->compute_backend;
-    status st = request_predict(
-        &f->q, f->described ? f->cl->gpus > 0
-                            : wanted == BACKEND_GPU || (wanted == BACKEND_AUTO && gpu_is_here()));
+    const gpu_model *model;
+    const bool gpu = gpu_is_here(&model);
+    request_for_gpu(&f->q, f->described ? f->model : model);
+    status st = request_predict(&f->q, f->described ? f->cl->gpus > 0
+                                                    : wanted == BACKEND_GPU ||
+                                                          (wanted == BACKEND_AUTO && gpu));
     if (st == MOAO_OK && !f->described)
         st = plan_here(c, &f->q, m, limit, f);
     if (st == MOAO_OK && (f->described || (!f->here.fits && f->here.gpus == 0))) {
@@ -149,10 +191,12 @@ static status print_effective(const setup *u) {
 }
 
 /* Collective. */
-static status check_all(const comm *c, const cmdline *cl, setup *u) {
-    check_facts f = {.u = u, .cl = cl, .measured = !(cl->gflops > 0) && cl->gpus == 0};
+static status check_all(const comm *c, cmdline *cl, setup *u) {
+    check_facts f = {.u = u, .cl = cl};
     char dir[256];
     status st;
+    TRY(named_model(cl, &f.model));
+    f.measured = !(cl->gflops > 0) && cl->gpus == 0;
     f.described = cl->nodes > 0 || cl->cores > 0 || cl->gpus > 0;
     choose_dir(cl, dir, sizeof dir);
     f.dir = dir;
@@ -183,8 +227,8 @@ int cmd_check(int argc, char **argv) {
     cmdline cl = {0};
     setup u = {0};
     status st = cmdline_parse(
-        argc, argv, "--ranks --memory --nodes --cores --gpus --gflops --time --json --effective",
-        &cl);
+        argc, argv,
+        "--ranks --memory --nodes --cores --gpus --gpu --gflops --time --json --effective", &cl);
     if (st != MOAO_OK && !launch_is_rank()) {
         cmdline_free(&cl);
         return command_fail(st);

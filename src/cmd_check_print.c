@@ -211,12 +211,22 @@ static void print_items(const plan *p, plan_memory where) {
 /* Memory of a GPU, for as many targets at a time as fit, and what its host must offer. */
 static void print_device(const advice *a, double memory) {
     const plan *p = &a->p;
+    const gpu_model *g = a->m.model;
     const int n = p->chunk < p->fits ? p->chunk : p->fits;
+    memory = fmin(memory, a->m.device_memory);
+    if (g != NULL)
+        say("card",
+            "%s, compute %d.%d: FP64 %.3g, FP32 %.3g, FP16 %.4g TFLOP/s, %.0f GB at %.0f "
+            "GB/s; times are estimated from its rates unless it is an H200",
+            g->name, g->major, g->minor, g->fp64, g->fp32, g->fp16, g->memory, g->bandwidth);
     if (p->fits == 0) {
         say("GPU", "%.3f GB are needed for one target, %.3f GB given (compute.gpu_memory)",
             (double)plan_device_bytes(p, 1) / 1e9, memory / 1e9);
         return;
     }
+    say("computes", "factor %s, products %s", p->pair->factor->word, p->pair->product->word);
+    if (p->mixed_needs > 0)
+        say("", "in double precision: mixed needs %.3f GB for one target", p->mixed_needs / 1e9);
     say("GPU", "%.3f GB of %.3f GB, with W of %d target%s; %d would fit",
         (double)plan_device_bytes(p, n) / 1e9, memory / 1e9, n, text_plural(n), p->fits);
     print_items(p, PLAN_DEVICE);
@@ -279,9 +289,11 @@ static void print_plan(const check_facts *f, const advice *a) {
     say("output", "%s", t.s);
     t.len = 0;
     text_add_time(&t, p->time.total);
+    char card[80];
+    snprintf(card, sizeof card, "of %s", a->m.model != NULL ? a->m.model->name : "an H200");
     text_add(&t, " (dgemm %s: %.1f GFLOP/s a rank); checkpoints %s",
              f->cl->gflops > 0 ? "as given"
-             : a->gpus > 0     ? "of an H200"
+             : a->gpus > 0     ? card
              : f->measured     ? "measured here"
                                : "assumed",
              a->m.rate / 1e9, a->step < 1 ? "within " : "every ");
@@ -483,6 +495,12 @@ static void write_plan(json *j, const char *key, const advice *a) {
     if (a->nodes > 0)
         json_integer(j, "nodes", a->nodes);
     json_integer(j, "gpus_per_node", a->gpus);
+    if (a->gpus > 0 && a->m.model != NULL)
+        json_string(j, "gpu_model", a->m.model->name);
+    if (p->pair != NULL) {
+        json_string(j, "factor", p->pair->factor->word);
+        json_string(j, "product", p->pair->product->word);
+    }
     json_integer(j, "ranks", a->m.nrank);
     json_integer(j, "threads", a->m.threads);
     json_number(j, "rank_memory_bytes", (double)a->memory);

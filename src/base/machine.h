@@ -3,6 +3,7 @@
 #define MOAO_MACHINE_H
 
 #include "comm.h"
+#include "gpu_models.h"
 #include "moao/backend.h"
 #include <stddef.h>
 
@@ -39,10 +40,11 @@ typedef struct {
     const backend *be;  /* of the devices; NULL: the machine is another one, or has none */
     int sharing;        /* ranks of a node on one device, at most */
     double device_free; /* bytes free on the fullest device, */
-    double device_memory; /* and that the smallest one has */
-    double device_rate;   /* dgemm of one, 0: a guess [flop/s] */
-    char text[320];       /* the device of this rank; without one: what is missing, "" when the user
-                             wanted none */
+    double device_memory;   /* and that the smallest one has */
+    double device_rate;     /* dgemm of one, 0: a guess [flop/s] */
+    const gpu_model *model; /* which they are; NULL: not known, taken for the reference */
+    char text[320]; /* the device of this rank; without one: what is missing, "" when the user
+                       wanted none */
 } machine;
 
 /* Collective. Measures the ranks and their host, without devices (job/device.h); limit: bytes that

@@ -63,7 +63,9 @@ typedef struct plan {
         bool host;        /* it is the host's memory, */
         double rest;      /* of which the rest of the rank takes so much, which is not in these */
     } given;
-    bool held; /* the device has the memory of one target where nothing else runs */
+    double mixed_needs; /* double precision computes because mixed, which was expected to save time,
+                           needs so many bytes of the device for one target; 0: not so */
+    bool held;          /* the device has the memory of one target where nothing else runs */
 
     /* work of the whole run */
     double flops[STAGE_COUNT]; /* all ranks */

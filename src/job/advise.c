@@ -68,6 +68,7 @@ static status try_nodes(const request *q, const machine_kind *k, int nodes, int 
                         double limit, advice *a) {
     const int threads = k->cores / per_node > 0 ? k->cores / per_node : 1;
     double rate = k->rate * (k->gpus > 0 ? 1 : threads);
+    const double device = k->model != NULL ? gpu_model_usable(k->model) : INFINITY;
     *a = (advice){.nodes = nodes, .gpus = k->gpus};
     a->m = (machine){.nrank = k->ranks > 0 ? k->ranks : nodes * per_node,
                      .nnode = nodes,
@@ -78,9 +79,10 @@ static status try_nodes(const request *q, const machine_kind *k, int nodes, int 
                      .available = (size_t)(k->memory / per_node),
                      .devices = k->gpus > 0,
                      .sharing = 1,
-                     .device_free = INFINITY,
-                     .device_memory = INFINITY,
-                     .device_rate = rate};
+                     .device_free = device,
+                     .device_memory = device,
+                     .device_rate = rate,
+                     .model = k->model};
     a->m.total = a->m.available;
     return make_plan(q, limit, a);
 }

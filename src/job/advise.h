@@ -7,14 +7,15 @@
 #include "job/plan.h"
 #include "job/setup.h"
 
-typedef struct {   /* a machine of equal nodes */
-    int nodes;     /* 0: as many as it takes */
-    int ranks;     /* in all, 0: chosen */
-    int cores;     /* of a node */
-    int gpus;      /* of a node that compute, 0: the CPUs do */
-    double memory; /* of a node that the ranks may use [bytes] */
-    double rate;   /* dgemm of a core, or of a GPU; 0: a guess [flop/s] */
-    size_t base;   /* what the program takes before any array [bytes] */
+typedef struct {            /* a machine of equal nodes */
+    int nodes;              /* 0: as many as it takes */
+    int ranks;              /* in all, 0: chosen */
+    int cores;              /* of a node */
+    int gpus;               /* of a node that compute, 0: the CPUs do */
+    const gpu_model *model; /* of these, NULL: the reference */
+    double memory;          /* of a node that the ranks may use [bytes] */
+    double rate;            /* dgemm of a core, or of a GPU; 0: a guess [flop/s] */
+    size_t base;            /* what the program takes before any array [bytes] */
 } machine_kind;
 
 typedef struct {

@@ -40,6 +40,7 @@ static const option options[] = {
     {"--nodes", TAKES_COUNT, MEMBER(nodes), 1e5, DIM_NONE, ""},
     {"--cores", TAKES_COUNT, MEMBER(cores), 1e4, DIM_NONE, ""},
     {"--gpus", TAKES_COUNT, MEMBER(gpus), 64, DIM_NONE, ""},
+    {"--gpu", TAKES_TEXT, MEMBER(gpu), 0, DIM_NONE, ""},
     {"--gflops", TAKES_REAL, MEMBER(gflops), 1e9, DIM_NONE, ""},
     {"--memory", TAKES_REAL, MEMBER(memory), 1e15, DIM_BYTES, "GB"},
     {"--time", TAKES_REAL, MEMBER(limit), 3.2e7, DIM_TIME, "h"},

@@ -14,6 +14,7 @@ typedef struct { /* borrowed from argv, but for the arrays and `joined` */
     double memory; /* --memory [bytes], 0: not given */
     /* check: another machine; 0: not given */
     int nodes, cores, gpus; /* cores and GPUs of a node */
+    const char *gpu;        /* a card by its name */
     double gflops;          /* dgemm of a core, of a GPU with --gpus [GFLOP/s] */
     double limit;           /* --time: longest time of a job [s] */
     /* asterism; texts NULL, numbers 0: not given */

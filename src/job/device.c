@@ -52,11 +52,21 @@ static status count_sharing(const comm *c, const char name[BACKEND_IDENTITY], in
     return MOAO_OK;
 }
 
+/* Collective. The model of all ranks' devices; NULL where they differ or one is not known. */
+static const gpu_model *common_model(const comm *c, const char *described) {
+    const gpu_model *mine = gpu_model_of_device(described);
+    long range[2] = {mine != NULL ? mine - gpu_model_at(0) : -1, 0};
+    range[1] = -range[0];
+    MPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_LONG, MPI_MIN, c->mpi);
+    return range[0] >= 0 && range[0] == -range[1] ? mine : NULL;
+}
+
 status device_choose(const comm *c, const params *par, bool own, machine *m) {
     const char *named = test_choice("device");
     status st = MOAO_OK;
     m->devices = m->host = m->own = false;
     m->be = NULL;
+    m->model = NULL;
     m->text[0] = '\0';
     if (named != NULL)
         st = families_backend(named, &m->be);
@@ -97,6 +107,7 @@ status device_choose(const comm *c, const params *par, bool own, machine *m) {
     MPI_Allreduce(MPI_IN_PLACE, least, 2, MPI_DOUBLE, MPI_MIN, c->mpi);
     m->device_free = least[0];
     m->device_memory = least[1];
+    m->model = m->host ? NULL : common_model(c, m->text);
 done:
     return st;
 }

@@ -41,15 +41,19 @@ static bool fp16_columns(const request *q, bool gpu) {
 /* Whether W in split FP16 and products in FP16 save as much time of a GPU as they must, in units of
  * an exposure of one target in double precision; their checks take MACHINE_FP16_CHECK for each
  * reconstructor, and a sample one. */
-static bool mixed_pays(const request *q) {
+static bool mixed_pays(const request *q, const gpu_model *g) {
     const double m = (double)q->s->m, ntor = q->a->ntor, ne = q->a->nexposure,
                  nt = sys_shares(q->s) ? 1 : q->s->ntarget, /* one W for all */
         samples = ntor + (ne - ntor) / q->par->compute_mixed_samples;
-    const double saved = nt * ne * (1 - 1.0 / MACHINE_FP16_EXPOSURE) +
-                         2 * nt * ntor * (1 - 1.0 / MACHINE_FP16_SOLVE) -
+    const double saved = nt * ne * (1 - 1.0 / gpu_model_fp16_exposure(g)) +
+                         2 * nt * ntor * (1 - 1.0 / gpu_model_fp16_solve(g)) -
                          MACHINE_FP16_CHECK * ntor - samples;
     return saved * sys_commands(q->s) * m * m >=
-           fmax(q->par->compute_auto_saves, 0) * MACHINE_EFFICIENCY * MACHINE_GPU_RATE;
+           fmax(q->par->compute_auto_saves, 0) * MACHINE_EFFICIENCY * gpu_model_rate(g);
+}
+
+void request_for_gpu(request *q, const gpu_model *model) {
+    q->mixed_pays = mixed_pays(q, model != NULL ? model : gpu_model_reference());
 }
 
 request request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o) {
@@ -81,7 +85,7 @@ request request_init(const params *par, const sys *s, const atmos *a, const psf_
     q.points = psf_points_of(s, o);
     q.tables = matcov_held_bytes(s, q.nlayer, atmos_count_layerings(a, MATCOV_LAYERINGS));
     q.target_tables = matcov_target_bytes(s, q.nlayer);
-    q.mixed_pays = mixed_pays(&q);
+    request_for_gpu(&q, NULL);
     q.toeplitz_pays = request_automatic(&q) && plan_toeplitz_pays(&q);
     q.image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
     return q;
@@ -380,7 +384,8 @@ static void estimate(const request *q, const machine *k, plan *p) {
     const psf_opts *o = q->o;
     const double m = (double)s->m, t = (double)sys_fit_rows(s), v = sys_commands(s), n = p->nrank;
     const bool device = p->devices && !p->host;
-    const double threads = device ? MACHINE_DEVICE_THREADS : k->threads;
+    const gpu_model *const g = k->model != NULL ? k->model : gpu_model_reference();
+    const double threads = device ? gpu_model_threads(g) : k->threads;
     const int ngroup = p->nrank / p->group_size;
     const double nt = s->ntarget;
     psf_sizes z = {.grid = 2};
@@ -392,7 +397,7 @@ static void estimate(const request *q, const machine *k, plan *p) {
     for (int i = 0; i < a->nprofile; i++)
         nlayer = a->profiles[i].nlayer > nlayer ? a->profiles[i].nlayer : nlayer;
     if (!(rate > 0))
-        rate = device ? MACHINE_GPU_RATE : MACHINE_THREAD_RATE * k->threads;
+        rate = device ? gpu_model_rate(g) : MACHINE_THREAD_RATE * k->threads;
     const double flop = 1 / (MACHINE_EFFICIENCY * rate * n),
                  value = nlayer * MACHINE_EVALUATION / (n * threads);
     /* the rank with the most targets, over the mean */
@@ -401,10 +406,10 @@ static void estimate(const request *q, const machine *k, plan *p) {
     p->time.tor = factors * m * m * m / 3 * flop + 0.5 * m * m * value;
     const bool fp16 = p->pair->product->fp16;
     const projection of = projection_of(p, s);
-    const double entry = fp16 ? value / MACHINE_FP32_ENTRIES : value;
-    const double product = fp16 ? flop / MACHINE_FP16_EXPOSURE : flop;
+    const double entry = fp16 ? value / gpu_model_fp32_entries(g) : value;
+    const double product = fp16 ? flop / gpu_model_fp16_exposure(g) : flop;
     p->time.solve = uneven * ((2 * v * m * m + 2 * v * of.solve * m) *
-                                  (p->pair->factor->split ? flop / MACHINE_FP16_SOLVE : flop) +
+                                  (p->pair->factor->split ? flop / gpu_model_fp16_solve(g) : flop) +
                               t * m * entry);
     if (o->budget)
         p->time.solve += uneven * 2 * v * v * m * flop;
@@ -412,8 +417,8 @@ static void estimate(const request *q, const machine *k, plan *p) {
     const double rows = o->phase ? points : of.exposure, looked = o->phase ? points : t;
     const double common = o->phase ? 0 : 2 * v * t * of.truth + 2 * v * v * t;
     p->time.common = 0.5 * m * m * value + common * flop / p->nchunk;
-    const double image =
-        o->nlambda * grid * grid * log2(grid) * MACHINE_TRANSFORM / (device ? 10 * n : n);
+    const double image = o->nlambda * grid * grid * log2(grid) * MACHINE_TRANSFORM /
+                         (device ? 10 * n * g->bandwidth / gpu_model_reference()->bandwidth : n);
     const double once = (v * m * m + 2 * v * v * m) * product; /* Y */
     if (sys_shares(s)) {
         p->time.common += once;

@@ -40,6 +40,9 @@ typedef struct { /* what is asked for; borrowed */
 /* Local. Made once for any number of plans; from counts, nothing is computed. It depends on the
  * case alone, so that a resumed run chooses the same. */
 request request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o);
+/* Local. For GPUs of a model: what pays depends on their rates. A run that goes on keeps what it
+ * began with. */
+void request_for_gpu(request *q, const gpu_model *model);
 /* Local. What is predicted of a compressed factor where one may be used (takes about a second of
  * the CPU). gpu: there may be one. */
 status request_predict(request *q, bool gpu);

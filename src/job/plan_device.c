@@ -194,6 +194,10 @@ static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) 
         pairs[n++] = tlr;
     if (compress)
         pairs[n++] = tlr_host;
+    if (automatic && mixed && q->par->compute_precision == PRECISION_PARAM_AUTO && !p->host) {
+        pairs[n++] = &linop_dense;
+        pairs[n++] = &linop_host;
+    }
     return n;
 }
 
@@ -209,8 +213,14 @@ status plan_choose_pair(const request *q, const machine *m, double rest, plan *p
         n = serving(q, p, pairs);
     }
     grant(q, m, rest, p);
-    for (int i = 0; i < n && !p->held; i++)
+    p->mixed_needs = 0;
+    for (int i = 0; i < n && !p->held; i++) {
+        const bool fp16 = p->pair != NULL && p->pair->product->fp16;
+        const double needs = i > 0 ? (double)plan_device_bytes(p, 1) : 0;
         count(q, pairs[i], (size_t)q->par->compute_panel, p);
+        if (i > 0 && pairs[i]->product->exact && fp16)
+            p->mixed_needs = needs;
+    }
     return p->fits > 0 ? MOAO_OK : say_too_little(p);
 }
 

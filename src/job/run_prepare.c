@@ -240,6 +240,7 @@ status run_prepare_plan(run *r, comm *c) {
     r->req.want = r->u.sampled ? r->u.want.ntarget : 0;
     r->rep.dgemm = r->mach.rate;
     TRY(choose_device(r, c));
+    request_for_gpu(&r->req, r->mach.model);
     TRY(comm_agree(c, request_predict(&r->req, r->mach.devices && !r->mach.host)));
     TRY(comm_agree(c, accuracy_init(&r->u, &r->acc)));
     r->req.sample = r->acc.edge;
@@ -404,6 +405,10 @@ void run_announce(const run *r) {
                   text_plural(c->nnode), r->rep.planned / 1e9);
     if (r->mach.devices)
         progress_note("%s: %s", r->mach.be->name, r->mach.text);
+    if (r->pl->mixed_needs > 0)
+        progress_note("in double precision: mixed precision, which would save time, needs %.2f GB "
+                      "of the GPU for one target, %.2f GB are given (compute.gpu_memory)",
+                      r->pl->mixed_needs / 1e9, r->pl->given.ever / 1e9);
     if (r->pl->pair->factor->compressed)
         progress_note("the factor of Cmm is compressed by tiles: about %.2f GB of %.2f, mean rank "
                       "%.0f of %d",

@@ -125,6 +125,27 @@ class Check(unittest.TestCase):
         self.assertIn("moao-gpu.sbatch", text)
         self.assertIn("--gpus-per-node=4", text)
 
+    def test_a_card_that_is_not_here(self):
+        """Memory and rates of its model: 24 GB hold no mixed precision at the full scale, which is said; asked for by name
+        it is not replaced."""
+        card = ("check", MOSAIC, "--gpu", "NVIDIA GeForce RTX 4090", "--memory", "200")
+        text = " ".join(moao(*card).stdout.split())
+        self.assertRegex(text, r"RTX 4090, compute 8\.9: FP64 1\.29, FP32 82\.6, FP16 165 TFLOP/s")
+        self.assertRegex(text, r"factor host, products exact in double precision: mixed needs 3\d\.\d+ GB for one target")
+        self.assertRegex(text, r"GPU +2\d\.\d+ GB of 24\.720 GB")
+        self.assertIn("dgemm of RTX 4090", text)
+        plan = json.loads(moao(*card, "--json", "compute.precision=mixed", "compute.factor=dense").stdout)
+        self.assertFalse(plan["machine"]["fits"])
+        fast = json.loads(moao("check", MOSAIC, "--gpu", "H200", "--json", "compute.precision=double").stdout)["machine"]
+        slow = json.loads(moao(*card, "--json", "compute.precision=double").stdout)["machine"]
+        self.assertEqual((slow["gpu_model"], slow["product"]), ("RTX 4090", "exact"))
+        self.assertGreater(slow["seconds"], 40 * fast["seconds"])  # 1.29 TFLOP/s instead of 67
+        for name, why in (("T4", r"Tesla T4 \(compute 7\.5\): moao has code for 8\.0"), ("A100", "none, or several, of .*A100 80GB"),
+                          ("abacus", "'abacus' is none, or several, of")):
+            p = moao("check", MOSAIC, "--gpu", name, check=False)
+            self.assertEqual(p.returncode, 2)
+            self.assertRegex(p.stderr, why)
+
     def test_memory_of_a_tiny_case_is_enough_for_mpirun(self):
         line = moao("check", os.path.join(GOLDEN, "b.yaml")).stdout
         tasks, cores, each = (int(re.search(w, line).group(1)) for w in (
