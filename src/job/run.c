@@ -342,8 +342,9 @@ static status run_stages(run *r, comm *c) {
         TRY(one_tor(r, k));
     obsseq_close(&r->seq); /* make room for the maps */
     free(r->dplus);
+    free(r->low);
     free(r->inverse);
-    r->dplus = r->inverse = NULL;
+    r->dplus = r->inverse = r->low = NULL;
     if (is_root(r))
         st = write_results(r);
     st = comm_agree(c, st);
@@ -403,6 +404,7 @@ status run_all(const comm *c, const cmdline *cl) {
     store_close(r.st);
     obsseq_close(&r.seq);
     free(r.dplus);
+    free(r.low);
     free(r.inverse);
     free((void *)r.pl);
     free(r.rep.budget);

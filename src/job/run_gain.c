@@ -35,7 +35,7 @@ static status variance(run *r, double gain, const profile *of, const obsseq_accu
     obsseq_accuracy how = {.approximate = as->approximate};
     const size_t n = store_scalars(b->nlambda, b->nbox, b->nbudget);
     status st;
-    f.h = NULL;
+    f.h = f.mean = f.one = NULL;
     f.gain = gain;
     f.optimal = false;
     p.loop = &f;

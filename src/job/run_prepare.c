@@ -293,6 +293,10 @@ command_matrix run_command(const run *r, const double *p) {
     command_matrix of = {.p = p, .inverse = p == r->dplus ? r->inverse : NULL};
     if (r->u.s.fit.phase)
         psf_points(r->u.ps, &of.x, &of.y);
+    if (p == r->dplus && r->low != NULL) {
+        of.modes = r->low;
+        of.shapes = r->low + (size_t)sys_commands(&r->u.s) * (size_t)sys_low_modes(&r->u.s);
+    }
     return of;
 }
 
@@ -337,6 +341,16 @@ static status command_of_device(run *r, command_inverse *inverse, bool *made) {
     return st;
 }
 
+/* Commands of the low orders, which stars of their own see. */
+static status make_low_orders(run *r) {
+    const sys *s = &r->u.s;
+    const size_t size = (size_t)sys_commands(s) * (size_t)sys_low_modes(s);
+    status st = ALLOC(r->low, 2 * size, "low orders");
+    if (st == MOAO_OK)
+        st = fit_low_orders(s, r->u.ps, r->dplus, r->low, r->low + size);
+    return comm_agree(r->c, st);
+}
+
 /* Collective. D+, and H where it is wanted and exact; F in its place where commands are fitted to
  * the phase. */
 static status make_command(run *r) {
@@ -347,7 +361,8 @@ static status make_command(run *r) {
     status st = ALLOC(r->dplus, v * sys_fit_columns(s), "command matrix D+");
     if (s->fit.phase) {
         TRY(comm_agree(r->c, st));
-        return fit_init(r->c, s, r->u.ps, r->dplus);
+        TRY(fit_init(r->c, s, r->u.ps, r->dplus));
+        return sys_low_follows(s) ? make_low_orders(r) : st;
     }
     if (st == MOAO_OK && (keep || !on_host(r)))
         st = ALLOC(r->inverse, v * v, "inverse of the mirror");

@@ -35,6 +35,7 @@ typedef struct {
     verify ver;
     store *st;            /* rank 0 only */
     double *dplus;        /* P: D+, v x t, or F where commands are fitted to the phase */
+    double *low;          /* Z and M Z of low orders, or NULL (tor/low_orders.h) */
     double *inverse;      /* H of D+ = H D' (tor/command.h), v x v; NULL: D+ is applied as it is */
     mirror_budget mirror; /* where an error budget is wanted */
     unsigned char *done;  /* [nexposure][stride], of targets or nodes */

@@ -135,7 +135,8 @@ static status check(verify *v, obsseq *o, int e, bool mixed, const profile *p, c
     comm_sum(v->c, v->look.share, n);
     for (size_t k = 0; k < n; k++)
         shares = shares || v->look.share[k] != 0;
-    const bool split = v->s->fit.split.on; /* its W follows from two that tor_solve samples */
+    /* W follows from others, which tor_solve samples */
+    const bool split = v->s->fit.split.on || sys_low_follows(v->s);
     const residual_check_forms before = {a, split ? NULL : a + n, shares ? a + 2 * n : NULL,
                                          a + 3 * n},
                                now = {a + 4 * n, phase ? NULL : a + 5 * n, phase ? a + 6 * n : NULL,

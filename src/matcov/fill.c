@@ -178,7 +178,7 @@ static void combine(const piece *r, const double *minus, const double *plus, dou
 
 static void fill_other(const layers *lay, structure_kernel *kernel, const piece *r, const piece *c,
                        const scratch *ws, bool ground, double *a, size_t ld) {
-    projection seen[lay->n > 0 ? lay->n : 1];
+    projection seen[lay->most > 0 ? lay->most : 1];
     int nseen = project_rows(lay, r, c->f, ws, ground, seen);
     size_t nedge =
         round_up((size_t)(r->f->plus[r->axis][r->k1 - 1] - r->f->minus[r->axis][r->k0]) + 1, 8);
@@ -231,24 +231,25 @@ static void fill_tile(const fill_source *src, structure_kernel *kernel, const pi
                       const piece *c, const scratch *ws, double *a, size_t ld) {
     bool reversed, own = src->constant != NULL && r->sensor == c->sensor && r->axis == c->axis;
     const like *t = table_of(src, r, c, &reversed);
+    const layers lay = layers_between(src->lay, r->f, c->f);
     double *to = a + r->at + c->at * ld;
     const gradient_slopes rows = {r->f, r->axis, r->k0, r->k1, NULL},
                           cols = {c->f, c->axis, c->k0, c->k1, NULL};
     if (t == NULL && r->f->gradient != c->f->gradient) {
-        gradients_fill_mixed(src->means, src->lay, &rows, &cols, ws->x, to, ld);
+        gradients_fill_mixed(src->means, &lay, &rows, &cols, ws->x, to, ld);
     } else if (t == NULL && r->f->gradient) {
         if (!r->with_x)
-            gradients_fill(src->means, src->lay, &rows, &cols, ws->x, r->axis == 0 ? to : NULL,
+            gradients_fill(src->means, &lay, &rows, &cols, ws->x, r->axis == 0 ? to : NULL,
                            r->axis == 1 ? to
                            : r->with_y  ? a + r->y_at + c->at * ld
                                         : NULL,
                            ld);
     } else if (t == NULL || t->ground)
-        fill_other(src->lay, kernel, r, c, ws, t == NULL, to, ld);
+        fill_other(&lay, kernel, r, c, ws, t == NULL, to, ld);
     if (t != NULL)
         fill_like(t, reversed, r, c, own ? src->constant[r->sensor] : 0.0, to, ld);
     if (t != NULL && r->f->gradient)
-        outline_squares(src->means, src->lay, &rows, &cols, own ? src->constant[r->sensor] : 0.0,
+        outline_squares(src->means, &lay, &rows, &cols, own ? src->constant[r->sensor] : 0.0,
                         ws->x, to, ld);
 }
 
@@ -257,6 +258,7 @@ static void add_outlines(const fill_source *src, const piece *r, const piece *c,
                          size_t ld) {
     const gradient_slopes rows = {r->f, r->axis, r->k0, r->k1, NULL},
                           cols = {c->f, c->axis, c->k0, c->k1, NULL};
+    const layers lay = layers_between(src->lay, r->f, c->f);
     double *to[4] = {NULL, NULL, NULL, NULL};
     if (r->with_x || c->with_x || !r->f->gradient || !c->f->gradient)
         return;
@@ -267,14 +269,14 @@ static void add_outlines(const fill_source *src, const piece *r, const piece *c,
         to[r->axis + 2] = a + r->at + c->y_at * ld;
     if (r->with_y && c->with_y)
         to[3] = a + r->y_at + c->y_at * ld;
-    outline_correct(src->means, src->lay, &rows, &cols, to, ld);
+    outline_correct(src->means, &lay, &rows, &cols, to, ld);
 }
 
 static status fill_tiles(const fill_source *src, const piece *rows, size_t nrow, const piece *cols,
                          size_t ncol, int threads, double *a, size_t ld) {
     status st = MOAO_OK;
     scratch size = scratch_size(src, rows, nrow, cols, ncol);
-    size_t position = (size_t)src->lay->n * size.nedge, ring = size.depth * size.nedge;
+    size_t position = (size_t)src->lay->most * size.nedge, ring = size.depth * size.nedge;
     size_t each = 2 * position + ring, count = (size_t)threads;
     double *memory = NULL;
     int *held = NULL;

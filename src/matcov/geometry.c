@@ -84,6 +84,7 @@ footprint footprint_outline(const sys *s, const sensor *o) {
                        .altitude = o->altitude,
                        .dir = {o->dir[0], o->dir[1]},
                        .late = o->late,
+                       .loop = o->low ? 1 : 0,
                        .gradient = o->gradient};
 }
 
@@ -152,82 +153,156 @@ bool footprint_on_layer(const layers *lay, int l, const footprint *f, double *c,
 
 static status allocate_layers(layers *lay, size_t n) {
     status st;
-    double **const member[] = {&lay->h,           &lay->kappa,      &lay->coef,
-                               &lay->coef_slopes, &lay->coef_phase, &lay->drift[0],
-                               &lay->drift[1],    &lay->wind[0],    &lay->wind[1]};
+    double **const member[] = {&lay->h,        &lay->kappa,    &lay->coef,    &lay->drift[0],
+                               &lay->drift[1], &lay->wind[0], &lay->wind[1]};
     for (size_t i = 0; i < sizeof member / sizeof *member; i++)
         TRY(ALLOC(*member[i], n, "layers"));
+    for (int i = 0; i < lay->nloop; i++) {
+        TRY(ALLOC(lay->coef_phase[i], n, "layers"));
+        for (int j = 0; j < lay->nloop; j++)
+            TRY(ALLOC(lay->coef_slopes[i][j], n, "layers"));
+    }
+    lay->coef_alone = lay->coef;
     st = ALLOC(lay->table, n, "layers");
 done:
     return st;
 }
 
-/* Layer l of a profile once more, with shares of its coefficient: alone, of slopes, of the phase;
- * age [s] of the first of a pair. */
-static void add_layer(const profile *p, int l, const structure_table *karman,
-                      const structure_table *kolmogorov, const double share[3], double age,
-                      layers *lay) {
+typedef struct { /* a layer of a profile, and where it goes */
+    const profile *p;
+    int l;
+    const structure_table *karman, *kolmogorov;
+    layers *lay;
+} source;
+
+/* The layer once more, its first of a pair of an age [s]; returns its number, all of whose
+ * coefficients are 0 yet, *coef: what they are in units of. */
+static int add_layer(const source *x, double age, double *coef) {
+    const profile *p = x->p;
+    layers *lay = x->lay;
+    const int k = lay->n++, l = x->l;
     const bool scaled = !isinf(p->L0[l]);
-    const int k = lay->n++;
-    const double coef = p->strength[l] * (scaled ? FORMULA_K1 * p->L0[l] * cbrt(p->L0[l] * p->L0[l])
-                                                 : FORMULA_KOLMOGOROV);
+    *coef = p->strength[l] * (scaled ? FORMULA_K1 * p->L0[l] * cbrt(p->L0[l] * p->L0[l])
+                                     : FORMULA_KOLMOGOROV);
     lay->h[k] = p->h[l];
     lay->nground += p->h[l] == 0.0;
     lay->kappa[k] = scaled ? FORMULA_TWO_PI / p->L0[l] : 1.0;
-    lay->coef[k] = share[0] * coef;
-    lay->coef_slopes[k] = share[1] * coef;
-    lay->coef_phase[k] = share[2] * coef;
-    lay->table[k] = scaled ? karman : kolmogorov;
+    lay->table[k] = scaled ? x->karman : x->kolmogorov;
     for (int i = 0; i < 2; i++) {
         lay->wind[i][k] = p->wind[i] != NULL ? p->wind[i][l] : 0.0;
         lay->drift[i][k] = p->wind[i] != NULL ? -p->wind[i][l] * age : 0.0;
     }
+    return k;
+}
+
+/* The same, a share of it in one list of coefficients. */
+static void add_share(const source *x, double age, double share, double *to) {
+    double coef;
+    const int k = add_layer(x, age, &coef);
+    to[k] = share * coef;
+}
+
+/* One age of all. */
+static void add_once(const source *x, double age) {
+    double coef;
+    const int k = add_layer(x, age, &coef);
+    x->lay->coef[k] = x->lay->coef_slopes[0][0][k] = x->lay->coef_phase[0][k] = coef;
 }
 
 static double speed_of(const profile *p, int l) {
     return p->wind[0] != NULL ? hypot(p->wind[0][l], p->wind[1][l]) : 0;
 }
 
-/* Layer l by the ages of a loop: sum_l a_l D(q - V l T) of slopes, sum_k h_k D(q - V k T) of the
- * phase with slopes. One age is a pure delay. */
-static status add_ages(const profile *p, int l, const structure_table *karman,
-                       const structure_table *kolmogorov, layers *lay) {
-    loop_ages a;
-    status st = loop_ages_init(p->loop, speed_of(p, l), &a);
-    if (st != MOAO_OK)
-        return st;
-    if (a.n == 1) {
-        add_layer(p, l, karman, kolmogorov, (double[3]){1, 1, 1}, a.first, lay);
-    } else {
-        add_layer(p, l, karman, kolmogorov, (double[3]){1, a.correlation[0], 0}, 0, lay);
-        for (int k = 1; k < a.n; k++)
-            for (int sign = -1; sign <= 1; sign += 2)
-                add_layer(p, l, karman, kolmogorov, (double[3]){0, a.correlation[k], 0},
-                          sign * k * a.step, lay);
-        for (int k = 0; k < a.n; k++)
-            add_layer(p, l, karman, kolmogorov, (double[3]){0, 0, a.weight[k]},
-                      a.first + k * a.step, lay);
+/* Loop i by its ages: sum_l a_l D(q - V l T) of its slopes, sum_k h_k D(q - V k T) of the phase with
+ * them. */
+static void add_loop(const source *x, int i, const loop_ages *a) {
+    const layers *lay = x->lay;
+    add_share(x, 0, a->correlation[0], lay->coef_slopes[i][i]);
+    for (int k = 1; k < a->n; k++)
+        for (int sign = -1; sign <= 1; sign += 2)
+            add_share(x, sign * k * a->step, a->correlation[k], lay->coef_slopes[i][i]);
+    for (int k = 0; k < a->n; k++)
+        add_share(x, a->first + k * a->step, a->weight[k], lay->coef_phase[i]);
+}
+
+/* Slopes of both: sum_jk h_j h'_k D(q - V (k T' - j T)), and of the second with the first. */
+static void add_gaps(const source *x, const loop_gaps *g) {
+    for (int k = 0; k < g->n; k++) {
+        add_share(x, g->age[k], g->weight[k], x->lay->coef_slopes[0][1]);
+        add_share(x, -g->age[k], g->weight[k], x->lay->coef_slopes[1][0]);
     }
-    loop_ages_free(&a);
+}
+
+static const loop_filter *loop_of(const profile *p, int i) {
+    return i == 0 ? p->loop : p->low;
+}
+
+/* A layer by the ages of loops. One age of one loop is a pure delay. */
+static status add_ages(const source *x) {
+    loop_ages a[2] = {{0}, {0}};
+    loop_gaps g = {0};
+    status st = MOAO_OK;
+    for (int i = 0; i < x->lay->nloop; i++)
+        TRY(loop_ages_init(loop_of(x->p, i), speed_of(x->p, x->l), &a[i]));
+    if (x->lay->nloop == 1 && a[0].n == 1) {
+        add_once(x, a[0].first);
+        goto done;
+    }
+    x->lay->aged = true;
+    add_share(x, 0, 1, x->lay->coef);
+    for (int i = 0; i < x->lay->nloop; i++)
+        add_loop(x, i, &a[i]);
+    if (x->lay->nloop == 2) {
+        TRY(loop_gaps_init(&a[0], &a[1], &g));
+        add_gaps(x, &g);
+    }
+done:
+    for (int i = 0; i < 2; i++)
+        loop_ages_free(&a[i]);
+    loop_gaps_free(&g);
     return st;
+}
+
+/* Most entries of a layer. */
+static size_t count_ages(const profile *p, int l) {
+    const double speed = speed_of(p, l);
+    size_t n = 1;
+    for (int i = 0; i < 2 && loop_of(p, i) != NULL; i++)
+        n += 3 * (size_t)loop_count_ages(loop_of(p, i), speed);
+    return p->low != NULL ? n + 2 * (size_t)loop_count_gaps(p->loop, p->low, speed) : n;
+}
+
+/* Those that one pair of sensors uses, at most. */
+static int count_used(const layers *lay) {
+    int most = 0;
+    for (int i = 0; i < lay->nloop * (lay->nloop + 1) && lay->nloop == 2; i++) {
+        const double *coef = i < 4 ? lay->coef_slopes[i / 2][i % 2] : lay->coef_phase[i - 4];
+        int n = 0;
+        for (int k = 0; k < lay->n; k++)
+            n += coef[k] != 0.0;
+        most = n > most ? n : most;
+    }
+    return lay->nloop == 2 ? most : lay->n;
 }
 
 status layers_init(const profile *p, double delay, const structure_table *karman,
                    const structure_table *kolmogorov, layers *lay) {
     status st;
     size_t n = 0;
-    *lay = (layers){0};
+    *lay = (layers){.nloop = p->low != NULL ? 2 : 1};
     for (int l = 0; l < p->nlayer; l++)
-        n += p->loop != NULL ? 3 * (size_t)loop_count_ages(p->loop, speed_of(p, l)) : 1;
+        n += count_ages(p, l);
     TRY(allocate_layers(lay, n));
     for (int l = 0; l < p->nlayer; l++) {
+        const source x = {p, l, karman, kolmogorov, lay};
         if (p->strength[l] == 0.0)
             continue;
         if (p->loop != NULL)
-            TRY(add_ages(p, l, karman, kolmogorov, lay));
+            TRY(add_ages(&x));
         else
-            add_layer(p, l, karman, kolmogorov, (double[3]){1, 1, 1}, delay, lay);
+            add_once(&x, delay);
     }
+    lay->most = count_used(lay);
 done:
     if (st != MOAO_OK)
         layers_free(lay);
@@ -238,8 +313,11 @@ void layers_free(layers *lay) {
     free(lay->h);
     free(lay->kappa);
     free(lay->coef);
-    free(lay->coef_slopes);
-    free(lay->coef_phase);
+    for (int i = 0; i < 2; i++) {
+        free(lay->coef_phase[i]);
+        for (int j = 0; j < 2; j++)
+            free(lay->coef_slopes[i][j]);
+    }
     free(lay->drift[0]);
     free(lay->drift[1]);
     free(lay->wind[0]);

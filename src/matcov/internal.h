@@ -13,8 +13,12 @@ typedef struct {
     double *kappa;  /* s = (kappa rho)^2 is the argument of the table: 2 pi / L0, or 1 */
     double *coef;   /* D = coef table(s) [rad^2]; 0: layer_is_unused */
     /* Of a closed loop a layer is there once for each age of slopes: sum over ages of the slopes
-     * with those of other frames, of the phase with slopes. Elsewhere coef. */
-    double *coef_slopes, *coef_phase;
+     * of sensors of loop a with those of loop b and other frames, of the phase with slopes of a.
+     * Elsewhere coef. */
+    int nloop; /* 2: stars for low orders have a loop of their own */
+    bool aged; /* a layer is there more than once */
+    int most;  /* of those that one pair uses, at most */
+    double *coef_alone, *coef_slopes[2][2], *coef_phase[2]; /* coef_alone: coef, of the truth sensor */
     double *drift[2]; /* what a shifted truth sensor, or `rows` of matcov, moves by: -V tau [m] */
     double *wind[2];  /* V [m/s] */
     const structure_table **table;
@@ -37,6 +41,7 @@ typedef struct {
     double altitude, dir[2]; /* of the star [m], [rad] */
     bool drifts;             /* a shifted truth sensor */
     double late;             /* of a sensor with a delay of its own (system.h) [s] */
+    int loop;                /* that slopes are of, among those of layers; truth sensor: -1 */
     bool gradient;           /* slopes are mean gradients, not differences between edge points */
     int kind;                /* of size, altitude and rotation, among the gradients'; or -1 */
     run *runs;
@@ -101,12 +106,12 @@ struct matcov {
     const profile *p;
     structure_table karman, kolmogorov;
     layers lay;           /* of the truth sensor with itself */
-    layers slopes, phase; /* the same with coef_slopes, coef_phase; borrowed */
+    layers slopes, phase; /* the same with coef_slopes, coef_phase of the first loop; borrowed */
     int nsensor;
     footprint *feet; /* [nsensor] */
     footprint *rows; /* [nsensor] the first of a pair of sensors: feet, or where layers have ages of
-                        slopes a copy that drifts. All ages have their negative, so that it does not
-                        matter which of the two it is */
+                        slopes a copy that drifts. In one loop all ages have their negative, so
+                        that it does not matter which of the two it is */
     footprint ts;
     lattice_table pairs; /* of the sensors */
     lattice_table self;  /* of the truth sensor with itself */
@@ -137,6 +142,15 @@ void footprint_drift(const layers *lay, int l, const footprint *f, double drift[
 bool footprint_on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]);
 /* The same in m. */
 bool footprint_metres(const layers *lay, int l, const footprint *f, double *c, double offset[2]);
+/* Those with coefficients of a pair, where there are two loops; borrowed. */
+static inline layers layers_between(const layers *lay, const footprint *a, const footprint *b) {
+    layers of = *lay;
+    if (lay->nloop == 2)
+        of.coef = a->loop >= 0 && b->loop >= 0   ? lay->coef_slopes[a->loop][b->loop]
+                  : a->loop >= 0 || b->loop >= 0 ? lay->coef_phase[a->loop >= 0 ? a->loop : b->loop]
+                                                 : lay->coef_alone;
+    return of;
+}
 /* Layers of a profile, and their ages where it has a loop. */
 status layers_init(const profile *p, double delay, const structure_table *karman,
                    const structure_table *kolmogorov, layers *lay);

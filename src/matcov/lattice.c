@@ -50,6 +50,7 @@ static bool same_table(const like *t, const like *u) {
     bool same = t->ground == u->ground && a->gradient == c->gradient && a->nssp == c->nssp &&
                 b->nssp == d->nssp && a->rot == c->rot && a->mag == c->mag &&
                 a->drifts == c->drifts && a->late - b->late == c->late - d->late &&
+                a->loop == c->loop && b->loop == d->loop &&
                 (t->ground || a->altitude == c->altitude);
     for (int i = 0; i < 2; i++)
         same = same && a->shift[i] - b->shift[i] == c->shift[i] - d->shift[i] &&
@@ -234,8 +235,8 @@ static bool lattice_on_layer(const like *t, const lattice *g, const layers *lay,
  */
 static void add_lattice(const like *t, const lattice *g, const layers *lay,
                         structure_kernel *kernel, double *position, double *f) {
-    double step[lay->n > 0 ? lay->n : 1][2];
-    int seen[lay->n > 0 ? lay->n : 1], nseen = 0;
+    double step[lay->most > 0 ? lay->most : 1][2];
+    int seen[lay->most > 0 ? lay->most : 1], nseen = 0;
     for (int l = 0; l < lay->n; l++) {
         double *x = position + 2 * (size_t)nseen * g->stride;
         if (lattice_on_layer(t, g, lay, l, x, x + g->stride, step[nseen]))
@@ -260,19 +261,21 @@ status lattice_table_compute(lattice_table *k, const layers *lay, const gradient
     structure_kernel *kernel = structure_kernel_best();
     size_t most = 8;
     for (int i = first; i < last; i++) {
+        const layers of = layers_between(lay, k->tables[i].first, k->tables[i].second);
         if (k->tables[i].first->gradient)
-            TRY(gradients_like(means, lay, &k->tables[i]));
+            TRY(gradients_like(means, &of, &k->tables[i]));
         size_t side = (size_t)(k->tables[i].n + k->tables[i].steps[0] + k->tables[i].steps[1] + 7);
         most = side > most ? side : most;
     }
-    TRY(ALLOC(f, most * (most + 2 * (size_t)lay->n), "lattice of structure functions"));
+    TRY(ALLOC(f, most * (most + 2 * (size_t)lay->most), "lattice of structure functions"));
     for (int i = first; i < last; i++) {
         const like *t = &k->tables[i];
+        const layers of = layers_between(lay, t->first, t->second);
         double scale = formula_slope_scale(t->first->size, t->second->size);
         for (int kind = 0; kind < kinds_of(t) && !t->first->gradient; kind++) {
             lattice g = lattice_of(t, kind);
-            double *values = f + 2 * g.stride * (size_t)lay->n;
-            add_lattice(t, &g, lay, kernel, f, values);
+            double *values = f + 2 * g.stride * (size_t)lay->most;
+            add_lattice(t, &g, &of, kernel, f, values);
             for (size_t r = 0; r < (size_t)t->n; r++)
                 for (size_t e = 0; e < (size_t)t->n; e++) {
                     const double *v = values + r * g.stride + e;

@@ -10,12 +10,9 @@
 
 /* The first of the pairs of sensors. */
 static status choose_rows(matcov *mc) {
-    bool aged = false;
     status st = MOAO_OK;
-    for (int l = 0; l < mc->lay.n; l++)
-        aged = aged || mc->lay.coef_slopes[l] != mc->lay.coef_phase[l];
     mc->rows = mc->feet;
-    if (!aged)
+    if (!mc->lay.aged)
         goto done;
     mc->rows = NULL;
     TRY(ALLOC(mc->rows, (size_t)mc->nsensor, "footprints"));
@@ -36,8 +33,8 @@ static status prepare(const sys *s, const profile *p, bool targets, matcov *mc) 
     TRY(structure_table_init(&mc->kolmogorov, 1));
     TRY(layers_init(p, s->delay, &mc->karman, &mc->kolmogorov, &mc->lay));
     mc->slopes = mc->phase = mc->lay;
-    mc->slopes.coef = mc->lay.coef_slopes;
-    mc->phase.coef = mc->lay.coef_phase;
+    mc->slopes.coef = mc->lay.coef_slopes[0][0];
+    mc->phase.coef = mc->lay.coef_phase[0];
     TRY(ALLOC(mc->feet, (size_t)s->nsensor, "footprints"));
     mc->nsensor = s->nsensor;
     for (int w = 0; w < s->nsensor; w++) {
@@ -46,6 +43,7 @@ static status prepare(const sys *s, const profile *p, bool targets, matcov *mc) 
     }
     sensor ts = truth_sensor(s, (double[2]){0.0, 0.0});
     TRY(footprint_init(s, &ts, &mc->ts));
+    mc->ts.loop = -1;
     TRY(ALLOC(mc->noise, 3 * (s->m / 2), "noise of the sensors"));
     TRY(ALLOC(mc->tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars"));
     TRY(noise_of_profile(s, p, mc->noise, mc->tiptilt));

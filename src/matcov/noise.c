@@ -168,8 +168,12 @@ status noise_of_profile(const sys *s, const profile *p, double *noise, double *t
     if (st != MOAO_OK)
         return st;
     noise_raise(s, p, noise);
-    for (size_t i = 0; p->loop != NULL && i < 3 * (s->m / 2); i++)
-        noise[i] *= p->loop->noise;
+    for (int w = 0; p->loop != NULL && w < s->nsensor; w++) {
+        const sensor *o = &s->sensors[w];
+        const double left = o->low && p->low != NULL ? p->low->noise : p->loop->noise;
+        for (size_t i = 3 * (o->first / 2); i < 3 * (o->first / 2 + (size_t)o->nsub); i++)
+            noise[i] *= left;
+    }
     return st;
 }
 

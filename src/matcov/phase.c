@@ -37,7 +37,7 @@ typedef struct {
 /* Points p0 .. p0+n on the layers that a sensor sees; returns how many layers. */
 static int project_points(const block *b, const footprint *f, size_t p0, size_t n,
                           const scratch *ws, projection *seen) {
-    const layers *lay = &b->mt->mc->phase;
+    const layers of_f = layers_between(&b->mt->mc->phase, &b->mt->ts, f), *lay = &of_f;
     int count = 0;
     for (int l = 0; l < lay->n; l++) {
         double c, of[2];
@@ -61,7 +61,7 @@ static int project_points(const block *b, const footprint *f, size_t p0, size_t 
 /* Sums over layers of D between the points and edge point e of an axis. */
 static const double *line_of(const block *b, const footprint *f, int axis, int e,
                              const projection *seen, int nseen, size_t n, scratch *ws) {
-    const layers *lay = &b->mt->mc->phase;
+    const layers of_f = layers_between(&b->mt->mc->phase, &b->mt->ts, f), *lay = &of_f;
     const int slot = e % ws->depth;
     double *out = ws->ring + (size_t)slot * POINTS_PER_TILE;
     if (ws->held[slot] == e)
@@ -79,7 +79,7 @@ static const double *line_of(const block *b, const footprint *f, int axis, int e
 /* Columns [from, to) of the block, slopes of one axis of one sensor from its subaperture k0 on. */
 static void fill_columns(const block *b, const footprint *f, int axis, int k0, size_t from,
                          size_t to, size_t p0, size_t n, scratch *ws) {
-    projection seen[b->mt->mc->phase.n > 0 ? b->mt->mc->phase.n : 1];
+    projection seen[b->mt->mc->phase.most > 0 ? b->mt->mc->phase.most : 1];
     const int nseen = project_points(b, f, p0, n, ws, seen);
     const double scale = formula_phase_scale(f->size);
     for (int i = 0; i < ws->depth; i++)
@@ -98,7 +98,7 @@ static void fill_columns(const block *b, const footprint *f, int axis, int k0, s
 static void fill_gradients(const block *b, const footprint *f, int axis, int k0, size_t from,
                            size_t to, size_t p0, size_t n, scratch *ws) {
     const matcov *mc = b->mt->mc;
-    const layers *lay = &mc->phase;
+    const layers of_f = layers_between(&mc->phase, &b->mt->ts, f), *lay = &of_f;
     const gradients *g = &mc->means;
     const matcov_class *class = &g->classes[g->phase_of[f->kind]];
     const double turn[2] = {cos(f->rot), sin(f->rot)}, scale = formula_phase_scale(f->size);
@@ -188,7 +188,7 @@ static status fill_columns_of(const block *given) {
     const size_t high = (np + POINTS_PER_TILE - 1) / POINTS_PER_TILE;
     const size_t wide = (nj + COLS_PER_TILE - 1) / COLS_PER_TILE;
     const size_t depth = (size_t)deepest(mt->mc),
-                 position = (size_t)mt->mc->phase.n * POINTS_PER_TILE;
+                 position = (size_t)mt->mc->phase.most * POINTS_PER_TILE;
     const size_t each = 2 * position + depth * POINTS_PER_TILE;
     const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
     double *memory = NULL;

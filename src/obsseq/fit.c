@@ -153,6 +153,64 @@ status fit_init(const comm *c, const sys *s, psf *p, double *f) {
     return st;
 }
 
+/* The low orders in direction d at the points, less their means: y (points x modes). */
+static void fill_orders(const sys *s, psf *p, int d, double *y) {
+    const double *px, *py;
+    const size_t n = psf_points(p, &px, &py);
+    const int modes = sys_low_modes(s);
+    double value[LOW_MOST], mean[LOW_MOST] = {0};
+    for (size_t i = 0; i < n; i++) {
+        sys_low_at(s, d, px[i], py[i], value);
+        for (int k = 0; k < modes; k++) {
+            y[i + (size_t)k * n] = value[k];
+            mean[k] += value[k] / (double)n;
+        }
+    }
+    for (int k = 0; k < modes; k++)
+        for (size_t i = 0; i < n; i++)
+            y[i + (size_t)k * n] -= mean[k];
+}
+
+/* q += w_d N_d'y/n; y has no mean, so that those of N_d do not matter. */
+static status add_orders(const sys *s, psf *p, int d, const double *y, double *q) {
+    const int modes = sys_low_modes(s), v = sys_commands(s);
+    const size_t n = sys_fit_rows(s);
+    double *strip = NULL;
+    status st = MOAO_OK;
+    psf_aim(p, direction_of(s, d));
+    for (int j = 0; j < psf_lattice_rows(p); j++) {
+        const psf_strip size = psf_influence(p, j, NULL);
+        free(strip);
+        TRY(ALLOC(strip, (size_t)size.n * (size_t)size.nact + 1, "influence functions"));
+        const psf_strip z = psf_influence(p, j, strip);
+        if (z.n > 0 && z.nact > 0)
+            cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, z.nact, modes, z.n,
+                        *weight_of(s, d) / (double)n, strip, z.nact, y + z.first, (int)n, 1,
+                        q + z.act, v);
+    }
+done:
+    free(strip);
+    return st;
+}
+
+status fit_low_orders(const sys *s, psf *p, const double *f, double *z, double *q) {
+    const int modes = sys_low_modes(s), v = sys_commands(s), n = (int)sys_fit_rows(s);
+    double *y = NULL;
+    status st;
+    TRY(ALLOC(y, (size_t)n * (size_t)modes, "low orders"));
+    memset(z, 0, (size_t)v * (size_t)modes * sizeof *z);
+    memset(q, 0, (size_t)v * (size_t)modes * sizeof *q);
+    for (int d = 0; d < sys_fit_directions(s); d++) {
+        fill_orders(s, p, d, y);
+        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, v, modes, n, 1,
+                    f + (size_t)d * (size_t)v * (size_t)n, v, y, n, 1, z, v);
+        TRY(add_orders(s, p, d, y, q));
+    }
+done:
+    free(y);
+    return st;
+}
+
 size_t fit_work_bytes(const sys *s, const psf_opts *o) {
     const size_t v = (size_t)sys_commands(s), np = psf_points_of(s, o);
     return v * (2 * v + (size_t)sys_fit_directions(s) + (size_t)(1.5 * sqrt((double)np))) *

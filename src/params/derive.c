@@ -80,6 +80,7 @@ static void set_sensor(const params *par, const sensor_params *p, double airmass
     o->lgs = p->type == SENSOR_LGS;
     o->nssp = p->nssp;
     o->gradient = p->slope == SLOPE_GRADIENT;
+    o->low = p->low_order;
     memcpy(o->dir, p->direction, sizeof o->dir);
     o->altitude = o->lgs ? p->altitude * airmass : INFINITY;
     o->mag = p->magnification;
@@ -187,6 +188,10 @@ status sys_init(const params *par, sys *s) {
     TRY(set_pupil(par, s));
     TRY(sys_derive(s));
     TRY(params_set_correctors(par, s));
+    for (int w = 0; w < s->nsensor; w++)
+        s->low.on = s->low.on || s->sensors[w].low;
+    s->low.control = par->loop_low_control;
+    s->low.modes = par->loop_low_modes;
     TRY(params_set_loop(par, s));
 done:
     return st;
@@ -243,6 +248,8 @@ status atmos_init(const params *par, const sys *s, atmos *a) {
         TRY(atmos_make_still(a));
     for (int i = 0; i < from->n && s->loop.type != LOOP_OPEN; i++)
         a->profiles[i].loop = &s->loop;
+    for (int i = 0; i < from->n && s->low.loop.type != LOOP_OPEN; i++)
+        a->profiles[i].low = &s->low.loop;
     TRY(set_times(par, &par->schedule_tor_times, par->schedule_tor_interval, &a->tor_time,
                   &a->ntor));
     TRY(set_times(par, &par->schedule_exposure_times, par->schedule_exposure_interval,

@@ -304,6 +304,7 @@ status params_check(params_loader *l) {
                               "psf.residual=sensor does not have; expected auto or mean, or "
                               "psf.residual=phase");
     TRY(params_check_correctors(l));
+    TRY(params_check_low_order(l));
     TRY(params_check_loop(l));
     TRY(check_fit(par, l->root));
     if (params_given(par->psf_subaperture) &&

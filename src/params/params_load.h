@@ -55,6 +55,13 @@ status params_check(params_loader *l);
 status params_check_correctors(params_loader *l);
 /* The loop in time: its rate completed; refused where it is not stable. */
 status params_check_loop(params_loader *l);
+/* Filters of the loop and of the stars for low orders, not opened (loop_init); local. */
+void params_filters(const params *par, loop_filter *loop, loop_filter *low);
+/* Stars for low orders, their control and their loop, before params_check_loop. */
+status params_check_low_order(params_loader *l);
+/* auto becomes what factors in double precision and exact products have; what has not is refused,
+ * as it stands beside `what`. */
+status params_choose_exact(params_loader *l, const char *what);
 
 /* Add a line of what files came to, for reports. */
 status params_tell(params *par, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -12,26 +12,33 @@ static bool given(const params_loader *l, const char *key) {
     return param_node(l->root, key) != NULL;
 }
 
-/* loop.gain as a number; NAN: not one that a gain can be. */
-static double gain_of(const params *par) {
+/* A gain as a number; NAN: not one that a gain can be. */
+static double gain_of(const char *text) {
     char *end;
-    const double gain = strtod(par->loop_gain, &end);
-    return *end == '\0' && end != par->loop_gain && gain > 0 && gain <= 2 ? gain : NAN;
+    const double gain = strtod(text, &end);
+    return *end == '\0' && end != text && gain > 0 && gain <= 2 ? gain : NAN;
 }
 
-static bool is_optimal(const params *par) {
-    return strcmp(par->loop_gain, "optimal") == 0;
+static bool is_optimal(const char *text) {
+    return strcmp(text, "optimal") == 0;
+}
+
+static bool has_low_orders(const params *par) {
+    for (int w = 0; w < par->sensors.n; w++)
+        if (par->sensors.v[w].low_order)
+            return true;
+    return false;
 }
 
 /* Where the gain is to be found: half of the largest. */
-static loop_filter filter_of(const params *par) {
-    loop_filter f = {.type = par->loop_type,
-                     .gain = is_optimal(par)
-                                 ? 0.5 * fmin(1, loop_limit(par->loop_type, par->loop_frames))
-                                 : gain_of(par),
-                     .optimal = is_optimal(par),
-                     .frames = par->loop_frames,
-                     .period = 1 / par->loop_rate,
+static loop_filter filter_of(const params *par, int type, const char *gain, double frames,
+                             double rate) {
+    loop_filter f = {.type = type,
+                     .gain = is_optimal(gain) ? 0.5 * fmin(1, loop_limit(type, frames))
+                                              : gain_of(gain),
+                     .optimal = is_optimal(gain),
+                     .frames = frames,
+                     .period = 1 / rate,
                      .size = INFINITY,
                      .step = 0.2,
                      .exact = par->loop_lags == LAGS_EXACT};
@@ -43,13 +50,25 @@ static loop_filter filter_of(const params *par) {
     return f;
 }
 
+void params_filters(const params *par, loop_filter *loop, loop_filter *low) {
+    *loop = filter_of(par, par->loop_type, par->loop_gain, par->loop_frames, par->loop_rate);
+    *low = (loop_filter){.type = LOOP_OPEN};
+    if (par->loop_low_type == LOOP_OPEN || !has_low_orders(par))
+        return;
+    *low = filter_of(par, par->loop_low_type, par->loop_low_gain, par->loop_low_frames,
+                     par->loop_low_rate);
+    const double ratio = loop->period / low->period;
+    loop->held = ratio > 1 ? (int)lround(ratio) : 1;
+    low->held = ratio < 1 ? (int)lround(1 / ratio) : 1;
+}
+
 /* What belongs to a closed loop alone, and is not as it is without one. */
 static status check_open(const params_loader *l) {
     const params *par = l->par;
     const struct {
         const char *key;
         bool other;
-    } keys[] = {{"loop.gain", gain_of(par) != 0.5},
+    } keys[] = {{"loop.gain", gain_of(par->loop_gain) != 0.5},
                 {"loop.frames", par->loop_frames != 2},
                 {"loop.rate", params_given(par->loop_rate)},
                 {"loop.lags", par->loop_lags != LAGS_EXACT}};
@@ -84,24 +103,69 @@ static status check_delays(const params_loader *l) {
     return MOAO_OK;
 }
 
-static status choose_rate(params_loader *l) {
-    params *par = l->par;
-    if (params_given(par->loop_rate))
+/* A rate that is not given: that of the frames of the sensors for low orders, or of the others. */
+static status choose_rate(params_loader *l, bool low, const char *type, const char *key,
+                          double *rate) {
+    const params *par = l->par;
+    double frame = NAN;
+    if (params_given(*rate))
         return MOAO_OK;
-    for (int w = 1; w < par->sensors.n; w++)
-        if (par->sensors.v[w].frame_time != par->sensors.v[0].frame_time)
-            return yaml_tree_fail(param_node(l->root, "loop.type"), "loop.rate",
+    for (int w = 0; w < par->sensors.n; w++) {
+        const sensor_params *o = &par->sensors.v[w];
+        if (par->loop_low_type != LOOP_OPEN && o->low_order != low)
+            continue;
+        if (!isnan(frame) && o->frame_time != frame)
+            return yaml_tree_fail(param_node(l->root, type), key,
                                   "missing, and the sensors have frames of %.4g and %.4g ms; "
                                   "expected the frames of the loop per second",
-                                  1e3 * par->sensors.v[0].frame_time,
-                                  1e3 * par->sensors.v[w].frame_time);
-    par->loop_rate = 1 / par->sensors.v[0].frame_time;
+                                  1e3 * frame, 1e3 * o->frame_time);
+        frame = o->frame_time;
+    }
+    *rate = 1 / frame;
     return MOAO_OK;
+}
+
+/* A gain that is none, or of a loop that is not stable. */
+static status check_gain(const params_loader *l, const char *text, const char *key,
+                         const char *type, loop_filter *f) {
+    char why[256];
+    const ynode *at = param_node(l->root, key);
+    if (!is_optimal(text) && isnan(gain_of(text)))
+        return yaml_tree_fail(at, key,
+                              "%s is no gain, expected a number above 0 and up to 2, or optimal",
+                              yaml_tree_quote(text).s);
+    status st = loop_init(f);
+    loop_free(f);
+    if (st == MOAO_INPUT) {
+        snprintf(why, sizeof why, "%s", status_message());
+        status_clear();
+        st = yaml_tree_fail(at != NULL ? at : param_node(l->root, type), key, "%s", why);
+    }
+    return st;
+}
+
+static status check_low_loop(params_loader *l) {
+    params *par = l->par;
+    loop_filter loop, low;
+    status st = MOAO_OK;
+    if (par->loop_low_type == LOOP_OPEN || !has_low_orders(par))
+        return st;
+    TRY(choose_rate(l, true, "loop.low.type", "loop.low.rate", &par->loop_low_rate));
+    const double ratio = par->loop_rate / par->loop_low_rate, whole = fmax(ratio, 1 / ratio);
+    if (fabs(whole - round(whole)) > 1e-6 * whole)
+        return yaml_tree_fail(param_node(l->root, "loop.low.rate"), "loop.low.rate",
+                              "%.6g Hz beside a loop.rate of %.6g Hz, expected that over a whole "
+                              "number, or times one",
+                              par->loop_low_rate, par->loop_rate);
+    params_filters(par, &loop, &low);
+    st = check_gain(l, par->loop_low_gain, "loop.low.gain", "loop.low.type", &low);
+done:
+    return st;
 }
 
 status params_check_loop(params_loader *l) {
     params *par = l->par;
-    char why[256];
+    loop_filter loop, low;
     status st;
     if (par->loop_type == LOOP_OPEN)
         return check_open(l);
@@ -115,28 +179,22 @@ status params_check_loop(params_loader *l) {
                               "expected open",
                               type_name[par->loop_type]);
     TRY(check_delays(l));
-    if (!is_optimal(par) && isnan(gain_of(par)))
-        return yaml_tree_fail(param_node(l->root, "loop.gain"), "loop.gain",
-                              "%s is no gain, expected a number above 0 and up to 2, or optimal",
-                              yaml_tree_quote(par->loop_gain).s);
-    TRY(choose_rate(l));
-    loop_filter f = filter_of(par);
-    st = loop_init(&f);
-    loop_free(&f);
-    if (st == MOAO_INPUT) {
-        const ynode *at = param_node(l->root, "loop.gain");
-        snprintf(why, sizeof why, "%s", status_message());
-        status_clear();
-        st = yaml_tree_fail(at != NULL ? at : param_node(l->root, "loop.type"), "loop.gain", "%s",
-                            why);
-    }
+    TRY(choose_rate(l, false, "loop.type", "loop.rate", &par->loop_rate));
+    params_filters(par, &loop, &low);
+    TRY(check_gain(l, par->loop_gain, "loop.gain", "loop.type", &loop));
+    st = check_low_loop(l);
 done:
     return st;
 }
 
 status params_set_loop(const params *par, sys *s) {
+    status st = MOAO_OK;
     if (par->loop_type == LOOP_OPEN)
-        return MOAO_OK;
-    s->loop = filter_of(par);
-    return loop_init(&s->loop);
+        return st;
+    params_filters(par, &s->loop, &s->low.loop);
+    TRY(loop_init(&s->loop));
+    if (s->low.loop.type != LOOP_OPEN)
+        st = loop_init(&s->low.loop);
+done:
+    return st;
 }

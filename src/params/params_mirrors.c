@@ -54,7 +54,8 @@ static status choose_directions(params_loader *l) {
     const bool given = to->n > 0;
     for (int i = 0;
          (par->mode == MODE_GLAO || par->mode == MODE_SPLIT) && !given && i < par->sensors.n; i++)
-        TRY(add_direction(to, par->sensors.v[i].direction));
+        if (!par->sensors.v[i].low_order)
+            TRY(add_direction(to, par->sensors.v[i].direction));
     if (par->mode == MODE_LTAO && to->n != 1)
         return fail_at(l, "optimise.list",
                        "more than one direction beside mode: ltao, expected one, or mode=glao");
@@ -125,27 +126,28 @@ done:
 
 /* FP16, compressed factors and products by pairs of sensors have no commands that follow from
  * others; auto is what has. */
-static status choose_exact(params_loader *l) {
+status params_choose_exact(params_loader *l, const char *what) {
     params *par = l->par;
     static const char *const product[] = {"exact", "fp16", "toeplitz"}, *const factor[] = {
                                                                             "dense", "host", "tlr",
                                                                             "tlr_host"};
-    char what[160];
-    if (par->compute_precision == PRECISION_PARAM_MIXED)
-        return fail_at(l, "compute.precision",
-                       "mixed beside mode: split, which FP16 does not compute; expected double or "
-                       "auto");
+    char text[160];
+    if (par->compute_precision == PRECISION_PARAM_MIXED) {
+        snprintf(text, sizeof text,
+                 "mixed beside %s, which FP16 does not compute; expected double or auto", what);
+        return fail_at(l, "compute.precision", text);
+    }
     if (par->compute_product != PRODUCT_PARAM_EXACT && par->compute_product != PRODUCT_PARAM_AUTO) {
-        snprintf(what, sizeof what,
-                 "%s beside mode: split, which it does not compute; expected exact or auto",
-                 product[par->compute_product]);
-        return fail_at(l, "compute.product", what);
+        snprintf(text, sizeof text,
+                 "%s beside %s, which it does not compute; expected exact or auto",
+                 product[par->compute_product], what);
+        return fail_at(l, "compute.product", text);
     }
     if (par->compute_factor != FACTOR_PARAM_DENSE && par->compute_factor != FACTOR_PARAM_AUTO) {
-        snprintf(what, sizeof what,
-                 "%s beside mode: split, which it does not compute; expected dense or auto",
-                 factor[par->compute_factor]);
-        return fail_at(l, "compute.factor", what);
+        snprintf(text, sizeof text,
+                 "%s beside %s, which it does not compute; expected dense or auto",
+                 factor[par->compute_factor], what);
+        return fail_at(l, "compute.factor", text);
     }
     par->compute_precision = PRECISION_PARAM_DOUBLE;
     par->compute_product = PRODUCT_PARAM_EXACT;
@@ -213,7 +215,7 @@ static status check_split(params_loader *l, int *n) {
         return fail_at(l, "mirrors.for",
                        "expected [common, target], or [common], beside which the mirror of a "
                        "target is that of dm");
-    TRY(choose_exact(l));
+    TRY(params_choose_exact(l, "mode: split"));
     TRY(complete(l, "mirrors.altitude", &par->mirrors_altitude, of->n, 0));
     st = complete(l, "mirrors.delay", &par->mirrors_delay, of->n, par->loop_delay);
 done:

@@ -236,6 +236,36 @@ static status add_vibrations(params_loader *l, const rejection *r, double rms[2]
                        before[0] * mas, before[1] * mas, after[0] * mas, after[1] * mas);
 }
 
+/* The closed loop of tip and tilt, where there is something that it acts on. */
+static status take_loop(params_loader *l, rejection *r) {
+    params *par = l->par;
+    const bool closed = par->loop_type != LOOP_OPEN;
+    const bool some = par->errors_vibrations_frequency.n > 0 || par->errors_jitter_psd != NULL ||
+                      par->errors_windshake_psd != NULL;
+    const ynode *at = param_node(l->root, "errors.rejection");
+    loop_filter low;
+    status st = MOAO_OK;
+    if (r->kind == REJECTION_LOOP && !closed)
+        return yaml_tree_fail(at, "errors.rejection",
+                              "loop beside loop.type: open, expected delay, or a closed loop");
+    r->kind = closed && some ? REJECTION_LOOP : REJECTION_OFF;
+    if (r->kind == REJECTION_OFF)
+        return st;
+    TRY(params_check_loop(l));
+    params_filters(par, &r->loop, &low);
+    const bool own = low.type != LOOP_OPEN;
+    if (own)
+        r->loop = low;
+    if (r->loop.optimal)
+        st = yaml_tree_fail(
+            param_node(l->root, own ? "loop.low.gain" : "loop.gain"),
+            own ? "loop.low.gain" : "loop.gain",
+            "optimal beside spectra of motion that this loop is to reject, expected a number, or "
+            "another errors.rejection");
+done:
+    return st;
+}
+
 static status read_rejection(params_loader *l, table *t, rejection *r) {
     params *par = l->par;
     const ynode *at = param_node(l->root, "errors.rejection");
@@ -244,6 +274,8 @@ static status read_rejection(params_loader *l, table *t, rejection *r) {
                      .delay = par->loop_delay,
                      .frame = par->loop_integration,
                      .gain = par->errors_loop_gain};
+    if (r->kind == REJECTION_LOOP || r->kind == REJECTION_AUTO)
+        TRY(take_loop(l, r));
     if (r->kind == REJECTION_TABLE) {
         if (par->errors_rejection_file == NULL)
             return yaml_tree_fail(at, "errors.rejection",

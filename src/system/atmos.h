@@ -19,6 +19,7 @@ typedef struct {
     bool of_tor;      /* of reconstructors, without wind (atmos_make_still) */
     const loop_filter *loop; /* of an exposure of a closed loop, borrowed; NULL: of an open one, and
                                 of a reconstructor */
+    const loop_filter *low;  /* that of the stars for low orders, NULL: the same */
     char label[64];          /* where it came from, for headers and messages */
 } profile;
 

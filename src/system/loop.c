@@ -1,5 +1,6 @@
 #include "loop.h"
 
+#include <complex.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,18 +93,56 @@ done:
     return st;
 }
 
+/* Weights by steps of a finer loop: slopes of a frame are the mean over `held` steps, and commands
+ * of a frame stay for as many. Step i of frame 0 is k held + p - i old at step p of frame k. */
+static status respond_by_steps(loop_filter *f) {
+    const int r = f->held;
+    status st = MOAO_OK;
+    if (r < 2)
+        return st;
+    if ((double)f->n * r > LOOP_MOST_STEPS)
+        return status_fail(MOAO_INPUT,
+                           "a gain of %.4g remembers %.0f frames of the faster loop, more than %d; "
+                           "expected a larger one, or rates that are closer",
+                           f->gain, (double)f->n * r, LOOP_MOST_STEPS);
+    f->nstep = f->n * r;
+    TRY(ALLOC(f->mean, (size_t)f->nstep, "the loop"));
+    TRY(ALLOC(f->one, (size_t)f->nstep, "the loop"));
+    for (int k = 0; k < f->n; k++)
+        for (int j = 1 - r; j < r && f->h[k] != 0; j++) {
+            f->mean[k * r + j] += f->h[k] * (r - abs(j)) / r / r;
+            if (j <= 0)
+                f->one[k * r + j] += f->h[k] / r;
+        }
+done:
+    return st;
+}
+
+/* Ages in steps: how many, weights of the mean and of one, length [s]. */
+typedef struct {
+    int n;
+    const double *mean, *one;
+    double period;
+} steps;
+
+static steps steps_of(const loop_filter *f) {
+    return f->held > 1 ? (steps){f->nstep, f->mean, f->one, f->period / f->held}
+                       : (steps){f->n, f->h, f->h, f->period};
+}
+
 /* sum_k h_k k^p - 1/2 sum_l a_l |l|^p, a_l = sum_k h_k h_(k+l), is that of a pure delay. */
 static double equivalent(const loop_filter *f) {
+    const steps s = steps_of(f);
     double sum = 0;
-    for (int k = 0; k < f->n; k++)
-        sum += f->h[k] * pow(k, POWER);
-    for (int l = 1; l < f->n; l++) {
+    for (int k = 0; k < s.n; k++)
+        sum += s.mean[k] * pow(k, POWER);
+    for (int l = 1; l < s.n; l++) {
         double a = 0;
-        for (int k = 0; k + l < f->n; k++)
-            a += f->h[k] * f->h[k + l];
+        for (int k = 0; k + l < s.n; k++)
+            a += s.one[k] * s.one[k + l];
         sum -= a * pow(l, POWER);
     }
-    return sum > 0 ? f->period * pow(sum, 1 / POWER) : 0;
+    return sum > 0 ? s.period * pow(sum, 1 / POWER) : 0;
 }
 
 status loop_init(loop_filter *f) {
@@ -114,6 +153,7 @@ status loop_init(loop_filter *f) {
                            "a gain of %.4g over %.4g frames is not stable, expected less than %.4g",
                            f->gain, f->frames, limit);
     TRY(respond(f));
+    TRY(respond_by_steps(f));
     f->noise = 0;
     for (int k = 0; k < f->n; k++)
         f->noise += f->h[k] * f->h[k];
@@ -125,7 +165,7 @@ done:
 status loop_change_gain(loop_filter *f, double gain) {
     loop_filter other = *f;
     other.gain = gain;
-    other.h = NULL;
+    other.h = other.mean = other.one = NULL;
     const status st = loop_init(&other);
     loop_free(st == MOAO_OK ? f : &other);
     if (st == MOAO_OK)
@@ -135,8 +175,22 @@ status loop_change_gain(loop_filter *f, double gain) {
 
 void loop_free(loop_filter *f) {
     free(f->h);
-    f->h = NULL;
-    f->n = 0;
+    free(f->mean);
+    free(f->one);
+    f->h = f->mean = f->one = NULL;
+    f->n = f->nstep = 0;
+}
+
+double loop_rejection(const loop_filter *f, double frequency) {
+    const lag d = lag_of(f->frames);
+    const double x = M_PI * frequency * f->period, box = fabs(x) < 1e-8 ? 1 : sin(x) / x;
+    const double complex z = cexp(-2 * I * x); /* of a frame */
+    const double complex late = cpow(z, d.whole) * (1 - d.part + d.part * z);
+    if (frequency == 0)
+        return 0;
+    const double complex h = f->type == LOOP_LEAKY ? f->gain * late / (1 - (1 - f->gain) * z)
+                                                   : f->gain * late / (1 - z + f->gain * late);
+    return 1 - box * box * (2 * creal(h) - creal(h * conj(h)));
 }
 
 void loop_describe(const loop_filter *f, char *out, size_t n) {
@@ -153,21 +207,22 @@ void loop_describe(const loop_filter *f, char *out, size_t n) {
              loop_limit(f->type, f->frames), f->frames, 1 / f->period, f->noise, 1e3 * f->delay);
 }
 
-/* The first frame that counts; frames between ages. */
-static int first_of(const loop_filter *f) {
+/* The first one that counts; frames or steps between ages. */
+static int first_of(const steps *s) {
     int k = 0;
-    while (k < f->n - 1 && f->h[k] == 0)
+    while (k < s->n - 1 && s->mean[k] == 0)
         k++;
     return k;
 }
 
-static int step_of(const loop_filter *f, double speed) {
-    const double frames = f->step * f->size / (speed * f->period);
-    return frames < 2 ? 1 : frames > f->n ? f->n : (int)frames;
+static int step_of(const loop_filter *f, const steps *s, double speed) {
+    const double frames = f->step * f->size / (speed * s->period);
+    return frames < 2 ? 1 : frames > s->n ? s->n : (int)frames;
 }
 
 int loop_count_ages(const loop_filter *f, double speed) {
-    const int span = f->n - first_of(f), step = step_of(f, speed);
+    const steps s = steps_of(f);
+    const int span = s.n - first_of(&s), step = step_of(f, &s, speed);
     if (!f->exact || speed == 0)
         return 1;
     return step == 1 || span <= 4 ? span : 4 + (span - 1) / step;
@@ -181,35 +236,81 @@ static void lagrange(double t, double w[4]) {
     w[3] = t * (t - 1) * (t - 2) / 6;
 }
 
-status loop_ages_init(const loop_filter *f, double speed, loop_ages *a) {
-    const int first = first_of(f), span = f->n - first;
-    const int step = span <= 4 ? 1 : step_of(f, speed);
-    status st;
-    *a = (loop_ages){.n = loop_count_ages(f, speed),
-                     .first = f->exact ? first * f->period : f->delay,
-                     .step = step * f->period};
-    TRY(ALLOC(a->weight, (size_t)a->n, "ages of slopes"));
-    TRY(ALLOC(a->correlation, (size_t)a->n, "ages of slopes"));
-    if (a->n == 1)
-        a->weight[0] = 1;
-    for (int k = 0; a->n > 1 && k < span; k++) {
+/* Weights of `span` frames or steps onto n ages that are `step` of them apart. */
+static void gather(const double *h, int span, int step, int n, double *weight) {
+    if (n == 1)
+        weight[0] = 1;
+    for (int k = 0; n > 1 && k < span; k++) {
         double w[4];
-        const int at = k / step - 1, low = at < 0 ? 0 : at > a->n - 4 ? a->n - 4 : at;
+        const int at = k / step - 1, low = at < 0 ? 0 : at > n - 4 ? n - 4 : at;
         if (step == 1) {
-            a->weight[k] = f->h[first + k];
+            weight[k] = h[k];
             continue;
         }
         lagrange((double)k / step - low, w);
         for (int i = 0; i < 4; i++)
-            a->weight[low + i] += f->h[first + k] * w[i];
+            weight[low + i] += h[k] * w[i];
     }
+}
+
+status loop_ages_init(const loop_filter *f, double speed, loop_ages *a) {
+    const steps s = steps_of(f);
+    const int first = first_of(&s), span = s.n - first;
+    const int step = span <= 4 ? 1 : step_of(f, &s, speed);
+    double *one = NULL;
+    status st;
+    *a = (loop_ages){.n = loop_count_ages(f, speed),
+                     .first = f->exact ? first * s.period : f->delay,
+                     .step = step * s.period};
+    TRY(ALLOC(a->weight, (size_t)a->n, "ages of slopes"));
+    TRY(ALLOC(a->correlation, (size_t)a->n, "ages of slopes"));
+    TRY(ALLOC(one, (size_t)a->n, "ages of slopes"));
+    gather(s.mean + first, span, step, a->n, a->weight);
+    gather(s.one + first, span, step, a->n, one);
     for (int l = 0; l < a->n; l++)
         for (int j = 0; j + l < a->n; j++)
-            a->correlation[l] += a->weight[j] * a->weight[j + l];
+            a->correlation[l] += one[j] * one[j + l];
 done:
+    free(one);
     if (st != MOAO_OK)
         loop_ages_free(a);
     return st;
+}
+
+/* Whether the ages of two loops are on one lattice. */
+static bool on_lattice(const loop_ages *a, const loop_ages *b) {
+    return fabs(a->step - b->step) < 1e-9 * a->step;
+}
+
+status loop_gaps_init(const loop_ages *a, const loop_ages *b, loop_gaps *g) {
+    const bool one = on_lattice(a, b);
+    const int n = one ? a->n + b->n - 1 : a->n * b->n;
+    status st;
+    *g = (loop_gaps){.n = n};
+    TRY(ALLOC(g->age, (size_t)n, "ages of slopes"));
+    TRY(ALLOC(g->weight, (size_t)n, "ages of slopes"));
+    for (int i = 0; i < a->n; i++)
+        for (int j = 0; j < b->n; j++) {
+            const int k = one ? j - i + a->n - 1 : i * b->n + j;
+            g->age[k] = b->first - a->first +
+                        (one ? (j - i) * a->step : j * b->step - i * a->step);
+            g->weight[k] += a->weight[i] * b->weight[j];
+        }
+done:
+    if (st != MOAO_OK)
+        loop_gaps_free(g);
+    return st;
+}
+
+void loop_gaps_free(loop_gaps *g) {
+    free(g->age);
+    free(g->weight);
+    *g = (loop_gaps){0};
+}
+
+int loop_count_gaps(const loop_filter *a, const loop_filter *b, double speed) {
+    const int na = loop_count_ages(a, speed), nb = loop_count_ages(b, speed);
+    return na <= 4 || nb <= 4 ? na * nb : na + nb;
 }
 
 void loop_ages_free(loop_ages *a) {

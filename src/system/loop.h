@@ -16,8 +16,13 @@ typedef struct {
                     */
     double frames; /* from the middle of the frame measured to that of the frame corrected */
     double period; /* of a frame [s] */
+    int held;      /* steps of a finer loop in a frame, which averages slopes over them and holds its
+                      commands; 0 and 1: none */
     int n;         /* ages that count, 0 <= k < n */
     double *h;     /* [n] weights of slopes k frames old, sum 1 */
+    int nstep;     /* held > 1: ages in steps of period/held, */
+    double *mean;  /* [nstep] their weights, mean over the steps for which commands are held, */
+    double *one;   /* [nstep] and at the first of them */
     double noise;  /* sum of h^2: what of the variance of W's noise is in the commands */
     double delay;  /* equivalent pure delay [s] */
     double size;   /* of the smallest subaperture [m]: steps between ages are short of it */
@@ -33,6 +38,7 @@ double loop_limit(int type, double frames);
  * the recursion is not stable or remembers more than LOOP_MOST frames; MOAO_MEMORY. Free with
  * loop_free, also after a failure, fine on {0}. */
 #define LOOP_MOST 8000
+#define LOOP_MOST_STEPS 32000 /* of a finer loop */
 status loop_init(loop_filter *f);
 /* The same with another gain; on a failure f stays as it is. */
 status loop_change_gain(loop_filter *f, double gain);
@@ -47,11 +53,28 @@ void loop_describe(const loop_filter *f, char *out, size_t n);
 typedef struct {
     int n;
     double first, step; /* [s] */
-    double *weight, *correlation;
+    double *weight, *correlation; /* of a loop with steps: of the mean over them, of one */
 } loop_ages;
 status loop_ages_init(const loop_filter *f, double speed, loop_ages *a);
 void loop_ages_free(loop_ages *a);
 /* How many ages a layer of that speed has. */
 int loop_count_ages(const loop_filter *f, double speed);
+
+/* Ages of slopes of loop b less those of loop a, with the products of their weights: of covariances
+ * between two loops, mean over the steps of the slower one. Freed with loop_ages_free; no
+ * correlation. MOAO_MEMORY. */
+typedef struct {
+    int n;
+    double *age, *weight; /* [n] [s] */
+} loop_gaps;
+status loop_gaps_init(const loop_ages *a, const loop_ages *b, loop_gaps *g);
+void loop_gaps_free(loop_gaps *g);
+/* How many at most. */
+int loop_count_gaps(const loop_filter *a, const loop_filter *b, double speed);
+
+/* |E(f)|^2 at a frequency [Hz] of a motion that the loop sees over whole frames and corrects by
+ * commands that it holds for a frame, with H the sum of h_k exp(-2 pi i f k period):
+ * 1 - sinc^2(pi f period) (2 Re H - |H|^2). */
+double loop_rejection(const loop_filter *f, double frequency);
 
 #endif

@@ -3,9 +3,18 @@
 #ifndef MOAO_MOTION_H
 #define MOAO_MOTION_H
 
+#include "loop.h"
+
 #include <stdbool.h>
 
-enum { REJECTION_OFF, REJECTION_DELAY, REJECTION_INTEGRATOR, REJECTION_TABLE };
+enum {
+    REJECTION_OFF,
+    REJECTION_DELAY,
+    REJECTION_INTEGRATOR,
+    REJECTION_TABLE,
+    REJECTION_LOOP,
+    REJECTION_AUTO /* one of the others, before it is used */
+};
 
 typedef struct {
     int kind;
@@ -14,6 +23,7 @@ typedef struct {
     double gain;                     /* of the integrator */
     int n;                           /* of a table: */
     const double *frequency, *power; /* [n] increasing [Hz]; |E|^2, constant beyond the ends */
+    loop_filter loop;                /* REJECTION_LOOP: that of loop_rejection */
 } rejection;
 
 /* |E(f)|^2: share of the motion's power at a frequency [Hz] that is left. */

@@ -118,6 +118,7 @@ void sys_free(sys *s) {
     free(s->targets);
     pupil_free(s->pupil);
     loop_free(&s->loop);
+    loop_free(&s->low.loop);
     free(s->fit.dir);
     free(s->fit.weight);
     for (int i = 0; s->fit.mirrors != NULL && i < s->fit.nmirror; i++)
@@ -218,6 +219,38 @@ double sys_area(const sys *s) {
 
 double sys_delay_of(const sys *s, const sensor *o) {
     return s->delay - o->late;
+}
+
+int sys_low_modes(const sys *s) {
+    return 2 + (s->low.modes == LOW_FOCUS || s->low.modes == LOW_ALL) +
+           3 * (s->low.modes == LOW_PLATE_SCALE || s->low.modes == LOW_ALL);
+}
+
+void sys_low_at(const sys *s, int d, double x, double y, double mode[LOW_MOST]) {
+    const double R = 0.5 * s->diameter, u = x / R, v = y / R;
+    double far = 0;
+    int n = 0;
+    mode[n++] = u;
+    mode[n++] = v;
+    if (s->low.modes == LOW_FOCUS || s->low.modes == LOW_ALL)
+        mode[n++] = u * u + v * v;
+    if (s->low.modes != LOW_PLATE_SCALE && s->low.modes != LOW_ALL)
+        return;
+    for (int i = 0; i < s->fit.ndir; i++)
+        far = fmax(far, hypot(s->fit.dir[i][0], s->fit.dir[i][1]));
+    const double a = s->fit.dir[d][0] / far, b = s->fit.dir[d][1] / far;
+    mode[n++] = a * u + b * v;
+    mode[n++] = a * u - b * v;
+    mode[n++] = b * u + a * v;
+}
+
+size_t sys_low_slopes(const sys *s, size_t *list) {
+    size_t n = 0;
+    for (int w = 0; w < s->nsensor; w++)
+        for (size_t i = 0; s->sensors[w].low && i < 2 * (size_t)s->sensors[w].nsub; i++, n++)
+            if (list != NULL)
+                list[n] = s->sensors[w].first + i;
+    return n;
 }
 
 bool sys_has_own_delays(const sys *s) {

@@ -67,6 +67,7 @@ typedef struct {
     bool gradient;   /* slopes are mean gradients, else differences between two points */
     double late;  /* what it measures is that much younger than what is as old as the loop's delay
                      [s]; 0 but for a sensor with a delay of its own */
+    bool low;     /* of the low orders (low_control) */
     bool whole;   /* not the pupil's part of subapertures counts: the truth sensor */
     size_t first; /* position of its first slope in the measurement vector */
     sensor_noise noise;
@@ -95,6 +96,18 @@ typedef struct {
                                     counterclockwise [rad], magnification */
 } split_control;
 
+/* Low orders of shared mirrors by stars of their own, N, the others by the rest, L. LOW_JOINT: one
+ * minimum-variance W of all; else tor/low_orders.h. */
+enum { LOW_SPLIT, LOW_CASCADE, LOW_INDEPENDENT, LOW_JOINT };
+enum { LOW_TIPTILT, LOW_FOCUS, LOW_PLATE_SCALE, LOW_ALL };
+#define LOW_MOST 6 /* modes */
+typedef struct {
+    bool on;
+    int control;
+    int modes;        /* tip and tilt; with focus, plate scale, both */
+    loop_filter loop; /* of these stars; type LOOP_OPEN: that of the others */
+} low_control;
+
 typedef struct {      /* what the commands of a target are fitted to */
     bool phase;       /* the phase at points of the pupil, else the truth sensor's slopes */
     size_t points;    /* of the former */
@@ -115,6 +128,7 @@ typedef struct {
     double airmass;   /* 1/cos(zenith) */
     double delay;     /* loop delay tau [s]; of a closed loop 0, */
     loop_filter loop; /* which has a filter; type LOOP_OPEN: has none */
+    low_control low;
     int nsensor;
     sensor *sensors;
     sensor ts; /* truth sensor: noiseless, at infinity, direction of whatever target is asked for */
@@ -170,6 +184,17 @@ static inline double sys_common_delay(const sys *s) {
 static inline size_t sys_slopes(const sys *s) {
     return s->fit.split.delayed ? s->m / 2 : s->m;
 }
+/* Whether commands of the low orders follow from those of one minimum-variance W. */
+static inline bool sys_low_follows(const sys *s) {
+    return s->low.on && s->low.control != LOW_JOINT;
+}
+/* How many low orders there are. */
+int sys_low_modes(const sys *s);
+/* They, at a point of the pupil [m] in direction d of those that commands are fitted to: of order 1,
+ * not without their means. */
+void sys_low_at(const sys *s, int d, double x, double y, double mode[LOW_MOST]);
+/* Measurements of their stars: numbers into `list` unless NULL; how many. */
+size_t sys_low_slopes(const sys *s, size_t *list);
 /* Commands: rows of W of a target. */
 static inline int sys_commands(const sys *s) {
     const dmirror *last = s->fit.nmirror > 0 ? &s->fit.mirrors[s->fit.nmirror - 1] : &s->dm;

@@ -127,6 +127,8 @@ status tor_open(const comm *c, const sys *s, report *rep, const plan *p, const c
     TRY(comm_agree(c, send_projection(t, proj)));
     if (s->fit.split.on && p->rows == sys_commands(s))
         TRY(comm_agree(c, split_open(s, proj, p->width, &t->split)));
+    if (sys_low_follows(s) && proj->modes != NULL)
+        TRY(comm_agree(c, low_orders_open(s, proj, p->width, &t->low)));
     st = linop_open(&t->e, p, t->proj, &t->op);
 done:
     return st;
@@ -224,6 +226,7 @@ void tor_close(tor *t) {
             be->release_host(t->e.ctx, t->host[i]);
     }
     split_close(&t->split);
+    low_orders_close(&t->low);
     engine_close(&t->e);
     team_free(&t->t);
     free(t->w);
@@ -511,6 +514,8 @@ static status solve_pass(tor *t, int k0, int n, double sum[2]) {
     }
     for (int k = k0; k < k0 + n && t->split.of != NULL; k++)
         TRY(split_apply(&t->split, &t->t, &t->e, tor_direction(t, k), t->w[k], t->ld));
+    for (int k = k0; k < k0 + n && t->low.s != NULL; k++)
+        TRY(low_orders_apply(&t->low, &t->t, &t->e, t->op, t->w[k], t->ld));
 done:
     free(w);
     return st;

@@ -9,6 +9,7 @@
 
 #include "operator/operator.h"
 #include "tor/command.h"
+#include "tor/low_orders.h"
 #include "tor/rows.h"
 #include "tor/split.h"
 
@@ -46,6 +47,7 @@ typedef struct {
     backend_cov_target **target; /* [nw], or one where targets pass one by one */
     int ntarget;
     split_commands split; /* of a common mirror in front, or {0} */
+    low_orders low;       /* by stars of their own, or {0} */
 } tor;
 
 /* Collective. Takes a device (the rank's number on its node, modulo the devices there) and memory
