@@ -76,6 +76,24 @@ static bool own_delays(const sys *s) {
     return any;
 }
 
+static void print_low_orders(const sys *s) {
+    static const char *const control[] = {"split", "cascade", "independent", "joint"};
+    char text[256];
+    int n = 0;
+    for (int w = 0; w < s->nsensor; w++)
+        n += s->sensors[w].low;
+    if (!s->low.on)
+        return;
+    if (s->low.control == LOW_JOINT)
+        say("low orders", "by one reconstructor of all sensors; %d star%s", n, text_plural(n));
+    else
+        say("low orders", "%d mode%s by %d star%s, %s", sys_low_modes(s),
+            text_plural(sys_low_modes(s)), n, text_plural(n), control[s->low.control]);
+    loop_describe(&s->low.loop, text, sizeof text);
+    if (s->low.loop.type != LOOP_OPEN)
+        say("", "%s", text);
+}
+
 static void print_sensors(const sys *s) {
     printf("sensors         %-20s %-4s %6s %12s  %s\n", "name", "type", "nssp", "measurements",
            "direction [\"]");
@@ -96,6 +114,7 @@ static void print_sensors(const sys *s) {
     loop_describe(&s->loop, loop, sizeof loop);
     if (s->loop.type != LOOP_OPEN)
         say("loop", "%s", loop);
+    print_low_orders(s);
     say("measurements", "%zu in all", sys_slopes(s));
     say("truth sensor", "%d subapertures across, %zu measurements", s->ts.nssp, s->t);
     if (s->fit.nmirror == 0)

@@ -8,8 +8,8 @@
 
 #include "matcov/matcov.h"
 #include "tor/command.h"
-#include "tor/rows.h"
 #include "tor/low_orders.h"
+#include "tor/rows.h"
 #include "tor/split.h"
 
 #include <math.h>

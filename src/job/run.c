@@ -176,7 +176,7 @@ static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
     TRY(stop_if_asked(r));
     int first, end;
     atmos_exposures_of(&r->u.a, k, &first, &end);
-    if (r->u.s.loop.optimal && first < end)
+    if (run_seeks_gain(r) && first < end)
         TRY(run_find_gain(r, first, t0, t1, &ex[first]));
     for (int turn = 0; turn < 3; turn++)
         for (int e = first; e < end; e++) {

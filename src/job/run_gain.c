@@ -10,95 +10,160 @@
 #define SECTIONS 11
 #define UNIT 1e6 /* gains are multiples of 1 / UNIT: a resumed run has the same */
 
-static status use_gain(run *r, double gain) {
-    status st = loop_change_gain(&r->u.s.loop, gain);
-    r->u.s.loop.optimal = false;
+/* The loop of all, or of the stars for low orders. */
+enum { OF_ALL, OF_LOW, LOOPS };
+static const char *const fact_name[LOOPS] = {"loop_gain", "low_gain"};
+
+static loop_filter *filter_of(run *r, int which) {
+    return which == OF_LOW ? &r->u.s.low.loop : &r->u.s.loop;
+}
+
+static status use_gain(run *r, int which, double gain) {
+    status st = loop_change_gain(filter_of(r, which), gain);
+    filter_of(r, which)->optimal = false;
     r->u.want.loop = r->u.s.loop; /* borrowed, as all of it */
+    r->u.want.low.loop = r->u.s.low.loop;
     return st;
+}
+
+bool run_seeks_gain(const run *r) {
+    return r->u.s.loop.optimal || r->u.s.low.loop.optimal;
 }
 
 status run_restore_gain(run *r) {
-    long known = 0;
-    if (!r->u.s.loop.optimal)
-        return MOAO_OK;
-    if (is_root(r))
-        known = store_get_fact(r->st, "loop_gain", 0);
-    MPI_Bcast(&known, 1, MPI_LONG, 0, r->c->mpi);
-    return known > 0 ? comm_agree(r->c, use_gain(r, (double)known / UNIT)) : MOAO_OK;
-}
-
-/* Collective. Mean residual variance of targets with a gain. */
-static status variance(run *r, double gain, const profile *of, const obsseq_accuracy *as,
-                       obsexposure *ex, result_block *b, double *out) {
-    loop_filter f = r->u.s.loop;
-    profile p = *of;
-    obsseq_accuracy how = {.approximate = as->approximate};
-    const size_t n = store_scalars(b->nlambda, b->nbox, b->nbudget);
-    status st;
-    f.h = f.mean = f.one = NULL;
-    f.gain = gain;
-    f.optimal = false;
-    p.loop = &f;
-    TRY(comm_agree(r->c, loop_init(&f)));
-    TRY(obsseq_expose(&r->seq, &p, ex, &how, NULL, b));
-    *out = 0;
-    for (int t = 0; is_root(r) && t < b->nt; t++)
-        *out += b->scalars[(size_t)t * n + 2] / b->nt;
-    MPI_Bcast(out, 1, MPI_DOUBLE, 0, r->c->mpi);
+    status st = MOAO_OK;
+    for (int i = 0; i < LOOPS; i++) {
+        long known = 0;
+        if (!filter_of(r, i)->optimal)
+            continue;
+        if (is_root(r))
+            known = store_get_fact(r->st, fact_name[i], 0);
+        MPI_Bcast(&known, 1, MPI_LONG, 0, r->c->mpi);
+        if (known > 0)
+            TRY(comm_agree(r->c, use_gain(r, i, (double)known / UNIT)));
+    }
 done:
-    loop_free(&f);
     return st;
 }
 
-/* Collective. The gain with the least variance between two. */
-static status search(run *r, double low, double high, const profile *p, const obsseq_accuracy *how,
-                     obsexposure *ex, result_block *b, double *gain) {
-    const double golden = 0.5 * (sqrt(5) - 1);
-    double x[2] = {high - golden * (high - low), low + golden * (high - low)}, v[2];
+typedef struct { /* what variances are found with */
+    const profile *p;
+    const obsseq_accuracy *how;
+    obsexposure *ex;
+    result_block b;
+    double gain[LOOPS];
+} seeking;
+
+/* Collective. Mean residual variance of targets with these gains. */
+static status variance(run *r, seeking *x, double *out) {
+    loop_filter f[LOOPS];
+    profile p = *x->p;
+    obsseq_accuracy how = {.approximate = x->how->approximate};
+    const size_t n = store_scalars(x->b.nlambda, x->b.nbox, x->b.nbudget);
     status st = MOAO_OK;
-    for (int i = 0; i < 2; i++)
-        TRY(variance(r, x[i], p, how, ex, b, &v[i]));
+    for (int i = 0; i < LOOPS; i++) {
+        f[i] = *filter_of(r, i);
+        f[i].h = f[i].mean = f[i].one = NULL;
+        f[i].gain = x->gain[i];
+        f[i].optimal = false;
+        if (st == MOAO_OK && f[i].type != LOOP_OPEN)
+            st = loop_init(&f[i]);
+    }
+    p.loop = &f[OF_ALL];
+    p.low = p.low != NULL ? &f[OF_LOW] : NULL;
+    TRY(comm_agree(r->c, st));
+    TRY(obsseq_expose(&r->seq, &p, x->ex, &how, NULL, &x->b));
+    *out = 0;
+    for (int t = 0; is_root(r) && t < x->b.nt; t++)
+        *out += x->b.scalars[(size_t)t * n + 2] / x->b.nt;
+    MPI_Bcast(out, 1, MPI_DOUBLE, 0, r->c->mpi);
+done:
+    for (int i = 0; i < LOOPS; i++)
+        loop_free(&f[i]);
+    return st;
+}
+
+/* Collective. The gain of a loop with the least variance between two, into x. */
+static status search(run *r, int which, double low, double high, seeking *x) {
+    const double golden = 0.5 * (sqrt(5) - 1);
+    double at[2] = {high - golden * (high - low), low + golden * (high - low)}, v[2];
+    double *gain = &x->gain[which];
+    status st = MOAO_OK;
+    for (int i = 0; i < 2; i++) {
+        *gain = at[i];
+        TRY(variance(r, x, &v[i]));
+    }
     for (int i = 0; i < SECTIONS; i++) {
         const int worse = v[0] > v[1] ? 0 : 1; /* not that one's side */
-        *(worse == 0 ? &low : &high) = x[worse];
-        x[worse] = x[!worse];
+        *(worse == 0 ? &low : &high) = at[worse];
+        at[worse] = at[!worse];
         v[worse] = v[!worse];
-        x[!worse] = worse == 0 ? low + golden * (high - low) : high - golden * (high - low);
-        TRY(variance(r, x[!worse], p, how, ex, b, &v[!worse]));
+        at[!worse] = worse == 0 ? low + golden * (high - low) : high - golden * (high - low);
+        *gain = at[!worse];
+        TRY(variance(r, x, &v[!worse]));
     }
-    *gain = v[0] < v[1] ? x[0] : x[1];
+    *gain = v[0] < v[1] ? at[0] : at[1];
+done:
+    return st;
+}
+
+/* Collective. All gains that are to be found: the one under a first one of the other, and, where
+ * there are two, each again under that of the other. */
+static status search_all(run *r, seeking *x) {
+    const bool both = r->u.s.loop.optimal && r->u.s.low.loop.optimal;
+    status st = MOAO_OK;
+    for (int i = 0; i < LOOPS; i++)
+        x->gain[i] = filter_of(r, i)->gain;
+    for (int turn = 0; turn < (both ? 2 * LOOPS : LOOPS); turn++) {
+        const loop_filter *f = filter_of(r, turn % LOOPS);
+        const double most = f->type == LOOP_LEAKY ? 1 : 0.9 * loop_limit(f->type, f->frames);
+        const double known = x->gain[turn % LOOPS];
+        if (f->optimal && turn < LOOPS)
+            TRY(search(r, turn, 0.01, most, x));
+        else if (f->optimal)
+            TRY(search(r, turn % LOOPS, fmax(0.01, known / 1.5), fmin(most, known * 1.5), x));
+    }
+done:
+    return st;
+}
+
+/* Collective. */
+static status keep_gain(run *r, int which, double found) {
+    const double gain = fmax(1, round(found * UNIT)) / UNIT;
+    char text[256];
+    status st = use_gain(r, which, gain);
+    if (st == MOAO_OK && is_root(r))
+        st = store_set_fact(r->st, fact_name[which], lround(gain * UNIT));
+    TRY(comm_agree(r->c, st));
+    loop_describe(filter_of(r, which), text, sizeof text);
+    if (is_root(r))
+        progress_note("  optimal%s: %s", which == OF_LOW ? ", low orders" : "", text);
 done:
     return st;
 }
 
 status run_find_gain(run *r, int e, int t0, int t1, obsexposure *ex) {
-    const double limit = loop_limit(r->u.s.loop.type, r->u.s.loop.frames);
-    const double high = r->u.s.loop.type == LOOP_LEAKY ? 1 : 0.9 * limit;
     const obsseq_accuracy how = accuracy_plan(&r->acc, e, t0, t1, false);
-    const profile *p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]);
     const mirror_budget *mirror = r->seq.budget.mirror;
-    result_block b = run_block(r, e, t0, t1 - t0);
-    double gain = 0;
-    char text[256];
+    seeking x = {.p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]),
+                 .how = &how,
+                 .ex = ex,
+                 .b = run_block(r, e, t0, t1 - t0)};
     status st = MOAO_OK;
-    b.nbudget = 0;
+    x.b.nbudget = 0;
     r->seq.budget.mirror = NULL; /* no terms meanwhile */
     if (is_root(r)) {
         progress_step("gain of the loop, targets %d-%d", t0 + 1, t1);
-        st = ALLOC(b.scalars, (size_t)b.nt * store_scalars(b.nlambda, b.nbox, 0), "results");
+        st =
+            ALLOC(x.b.scalars, (size_t)x.b.nt * store_scalars(x.b.nlambda, x.b.nbox, 0), "results");
     }
     TRY(comm_agree(r->c, st));
-    TRY(search(r, 0.01, high, p, &how, ex, &b, &gain));
-    gain = fmax(1, round(gain * UNIT)) / UNIT;
-    st = use_gain(r, gain);
-    if (st == MOAO_OK && is_root(r))
-        st = store_set_fact(r->st, "loop_gain", lround(gain * UNIT));
-    TRY(comm_agree(r->c, st));
-    loop_describe(&r->u.s.loop, text, sizeof text);
-    if (is_root(r))
-        progress_note("  optimal: %s", text);
+    TRY(search_all(r, &x));
+    for (int i = 0; i < LOOPS; i++)
+        if (filter_of(r, i)->optimal)
+            TRY(keep_gain(r, i, x.gain[i]));
 done:
     r->seq.budget.mirror = mirror;
-    free(b.scalars);
+    free(x.b.scalars);
     return st;
 }

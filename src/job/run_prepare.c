@@ -407,6 +407,9 @@ void run_announce(const run *r) {
     loop_describe(&s->loop, loop, sizeof loop);
     if (s->loop.type != LOOP_OPEN)
         progress_note("loop: %s", loop);
+    loop_describe(&s->low.loop, loop, sizeof loop);
+    if (s->low.loop.type != LOOP_OPEN)
+        progress_note("loop of the low orders: %s", loop);
     if (r->u.sampled)
         progress_note("%d targets from %d nodes %.1f arcsec apart, %d of them targets to compare "
                       "with",

@@ -80,9 +80,10 @@ static inline result_block run_block(const run *r, int exposure, int t0, int nt)
                           .nbudget = r->u.o.budget ? budget_count(&r->u.s) : 0};
 }
 
-/* run_gain.c: the gain of a loop that is to be found. restore: collective, that of an earlier run
+/* run_gain.c: gains of loops that are to be found. restore: collective, that of an earlier run
  * into the store. find: collective, once, by exposure e of the targets t0 .. t1, which are solved;
  * kept in the store. ex: of that exposure. */
+bool run_seeks_gain(const run *r); /* local: whether one is to be found yet */
 status run_restore_gain(run *r);
 status run_find_gain(run *r, int e, int t0, int t1, obsexposure *ex);
 

@@ -234,6 +234,31 @@ static void corrector_header(fitsout *o, const maps_data *m) {
                  "what commands are fitted to: reconstructor.fit");
 }
 
+/* Of stars for low orders. */
+static void low_header(fitsout *o, const sys *s) {
+    static const char *const control[] = {"split", "cascade", "independent", "joint"};
+    static const char *const modes[] = {"tiptilt", "focus", "plate_scale", "all"};
+    static const char *const type[] = {"loop", "integrator", "leaky"};
+    const loop_filter *f = &s->low.loop;
+    int n = 0;
+    if (!s->low.on)
+        return;
+    for (int w = 0; w < s->nsensor; w++)
+        n += s->sensors[w].low;
+    fitsout_integer(o, "LONSTAR", n, "stars for low orders: low_order");
+    fitsout_text(o, "LOCTRL", control[s->low.control], "low orders: loop.low.control");
+    if (s->low.control != LOW_JOINT)
+        fitsout_text(o, "LOMODES", modes[s->low.modes], "which ones: loop.low.modes");
+    fitsout_text(o, "LOLOOP", type[f->type], "their control in time: loop.low.type");
+    if (f->type == LOOP_OPEN)
+        return;
+    fitsout_real(o, "LODEL", f->delay, "[s] pure delay with about the same servo lag");
+    fitsout_real(o, "LOGAIN", f->gain, "gain of the loop of low orders");
+    fitsout_real(o, "LOFRMS", f->frames, "its frames of delay, from middle to middle");
+    fitsout_real(o, "LORATE", 1 / f->period, "[Hz] its frames");
+    fitsout_real(o, "LONOIS", f->noise, "of the variance of noise: sum of h^2");
+}
+
 static void loop_header(fitsout *o, const sys *s) {
     static const char *const type[] = {"open", "integrator", "leaky"};
     const loop_filter *f = &s->loop;
@@ -262,6 +287,7 @@ void maps_run_header(fitsout *o, const maps_data *m, const char *const *comments
     fitsout_real(o, "ZENITH", s->zenith * 180 / M_PI, "[deg] zenith angle");
     maps_sky_header(o, m);
     loop_header(o, s);
+    low_header(o, s);
     motion_header(o, m->par);
     fitsout_integer(o, "NSENSOR", sys_stars(s), "wavefront sensors");
     fitsout_integer(o, "NMEAS", (long)sys_slopes(s), "measurements");

@@ -249,8 +249,8 @@ static void fill_tile(const fill_source *src, structure_kernel *kernel, const pi
     if (t != NULL)
         fill_like(t, reversed, r, c, own ? src->constant[r->sensor] : 0.0, to, ld);
     if (t != NULL && r->f->gradient)
-        outline_squares(src->means, &lay, &rows, &cols, own ? src->constant[r->sensor] : 0.0,
-                        ws->x, to, ld);
+        outline_squares(src->means, &lay, &rows, &cols, own ? src->constant[r->sensor] : 0.0, ws->x,
+                        to, ld);
 }
 
 /* What outlines change of all pairs of axes of two pieces of mean gradients. */

@@ -153,7 +153,7 @@ bool footprint_on_layer(const layers *lay, int l, const footprint *f, double *c,
 
 static status allocate_layers(layers *lay, size_t n) {
     status st;
-    double **const member[] = {&lay->h,        &lay->kappa,    &lay->coef,    &lay->drift[0],
+    double **const member[] = {&lay->h,        &lay->kappa,   &lay->coef,   &lay->drift[0],
                                &lay->drift[1], &lay->wind[0], &lay->wind[1]};
     for (size_t i = 0; i < sizeof member / sizeof *member; i++)
         TRY(ALLOC(*member[i], n, "layers"));
@@ -182,8 +182,8 @@ static int add_layer(const source *x, double age, double *coef) {
     layers *lay = x->lay;
     const int k = lay->n++, l = x->l;
     const bool scaled = !isinf(p->L0[l]);
-    *coef = p->strength[l] * (scaled ? FORMULA_K1 * p->L0[l] * cbrt(p->L0[l] * p->L0[l])
-                                     : FORMULA_KOLMOGOROV);
+    *coef = p->strength[l] *
+            (scaled ? FORMULA_K1 * p->L0[l] * cbrt(p->L0[l] * p->L0[l]) : FORMULA_KOLMOGOROV);
     lay->h[k] = p->h[l];
     lay->nground += p->h[l] == 0.0;
     lay->kappa[k] = scaled ? FORMULA_TWO_PI / p->L0[l] : 1.0;
@@ -213,8 +213,8 @@ static double speed_of(const profile *p, int l) {
     return p->wind[0] != NULL ? hypot(p->wind[0][l], p->wind[1][l]) : 0;
 }
 
-/* Loop i by its ages: sum_l a_l D(q - V l T) of its slopes, sum_k h_k D(q - V k T) of the phase with
- * them. */
+/* Loop i by its ages: sum_l a_l D(q - V l T) of its slopes, sum_k h_k D(q - V k T) of the phase
+ * with them. */
 static void add_loop(const source *x, int i, const loop_ages *a) {
     const layers *lay = x->lay;
     add_share(x, 0, a->correlation[0], lay->coef_slopes[i][i]);

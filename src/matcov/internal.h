@@ -18,9 +18,10 @@ typedef struct {
     int nloop; /* 2: stars for low orders have a loop of their own */
     bool aged; /* a layer is there more than once */
     int most;  /* of those that one pair uses, at most */
-    double *coef_alone, *coef_slopes[2][2], *coef_phase[2]; /* coef_alone: coef, of the truth sensor */
-    double *drift[2]; /* what a shifted truth sensor, or `rows` of matcov, moves by: -V tau [m] */
-    double *wind[2];  /* V [m/s] */
+    double *coef_alone, *coef_slopes[2][2],
+        *coef_phase[2]; /* coef_alone: coef, of the truth sensor */
+    double *drift[2];   /* what a shifted truth sensor, or `rows` of matcov, moves by: -V tau [m] */
+    double *wind[2];    /* V [m/s] */
     const structure_table **table;
 } layers;
 

@@ -21,8 +21,8 @@
  * where M is not positive definite. */
 status fit_init(const comm *c, const sys *s, psf *p, double *f);
 
-/* Local. Low orders y_d (sys_low_at) of F: z = sum_d F_d y_d and q = M z = sum_d w_d A_d'y_d/n, both v
- * x sys_low_modes(s), leading dimension v. MOAO_MEMORY. */
+/* Local. Low orders y_d (sys_low_at) of F: z = sum_d F_d y_d and q = M z = sum_d w_d A_d'y_d/n,
+ * both v x sys_low_modes(s), leading dimension v. MOAO_MEMORY. */
 status fit_low_orders(const sys *s, psf *p, const double *f, double *z, double *q);
 
 /* Local, for the plan: bytes of a rank while it runs, without f; floating-point operations of all

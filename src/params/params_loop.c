@@ -34,8 +34,8 @@ static bool has_low_orders(const params *par) {
 static loop_filter filter_of(const params *par, int type, const char *gain, double frames,
                              double rate) {
     loop_filter f = {.type = type,
-                     .gain = is_optimal(gain) ? 0.5 * fmin(1, loop_limit(type, frames))
-                                              : gain_of(gain),
+                     .gain =
+                         is_optimal(gain) ? 0.5 * fmin(1, loop_limit(type, frames)) : gain_of(gain),
                      .optimal = is_optimal(gain),
                      .frames = frames,
                      .period = 1 / rate,

@@ -38,7 +38,8 @@ static status refuse(const params_loader *l, bool any) {
     return MOAO_OK;
 }
 
-/* Plate scale is tilt that differs over the field: of several mirrors, and directions on no line. */
+/* Plate scale is tilt that differs over the field: of several mirrors, and directions on no line.
+ */
 static status check_modes(const params_loader *l) {
     const params *par = l->par;
     double sum[3] = {0, 0, 0};

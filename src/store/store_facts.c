@@ -74,7 +74,7 @@ static bool is_sane(const fact *f, int ntarget, int nexposure) {
         return f->value >= 1 && f->value <= INT_MAX;
     if (strcmp(f->key, "threads") == 0)
         return f->value >= 1 && f->value <= MOST_THREADS;
-    if (strcmp(f->key, "loop_gain") == 0)
+    if (strcmp(f->key, "loop_gain") == 0 || strcmp(f->key, "low_gain") == 0)
         return f->value >= 1 && f->value <= 2000000;
     if (strcmp(f->key, "chunk") == 0)
         return f->value >= 1 && f->value <= ntarget;

@@ -292,8 +292,7 @@ status loop_gaps_init(const loop_ages *a, const loop_ages *b, loop_gaps *g) {
     for (int i = 0; i < a->n; i++)
         for (int j = 0; j < b->n; j++) {
             const int k = one ? j - i + a->n - 1 : i * b->n + j;
-            g->age[k] = b->first - a->first +
-                        (one ? (j - i) * a->step : j * b->step - i * a->step);
+            g->age[k] = b->first - a->first + (one ? (j - i) * a->step : j * b->step - i * a->step);
             g->weight[k] += a->weight[i] * b->weight[j];
         }
 done:

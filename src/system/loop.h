@@ -16,18 +16,18 @@ typedef struct {
                     */
     double frames; /* from the middle of the frame measured to that of the frame corrected */
     double period; /* of a frame [s] */
-    int held;      /* steps of a finer loop in a frame, which averages slopes over them and holds its
-                      commands; 0 and 1: none */
-    int n;         /* ages that count, 0 <= k < n */
-    double *h;     /* [n] weights of slopes k frames old, sum 1 */
-    int nstep;     /* held > 1: ages in steps of period/held, */
-    double *mean;  /* [nstep] their weights, mean over the steps for which commands are held, */
-    double *one;   /* [nstep] and at the first of them */
-    double noise;  /* sum of h^2: what of the variance of W's noise is in the commands */
-    double delay;  /* equivalent pure delay [s] */
-    double size;   /* of the smallest subaperture [m]: steps between ages are short of it */
-    double step;   /* largest displacement between two ages that are evaluated, in units of it */
-    bool exact;    /* covariances are summed over ages, else taken at the equivalent delay */
+    int held;     /* steps of a finer loop in a frame, which averages slopes over them and holds its
+                     commands; 0 and 1: none */
+    int n;        /* ages that count, 0 <= k < n */
+    double *h;    /* [n] weights of slopes k frames old, sum 1 */
+    int nstep;    /* held > 1: ages in steps of period/held, */
+    double *mean; /* [nstep] their weights, mean over the steps for which commands are held, */
+    double *one;  /* [nstep] and at the first of them */
+    double noise; /* sum of h^2: what of the variance of W's noise is in the commands */
+    double delay; /* equivalent pure delay [s] */
+    double size;  /* of the smallest subaperture [m]: steps between ages are short of it */
+    double step;  /* largest displacement between two ages that are evaluated, in units of it */
+    bool exact;   /* covariances are summed over ages, else taken at the equivalent delay */
 } loop_filter;
 
 /* The gain below which the recursion is stable. integrator: h_k = h_(k-1) - g h_(k-d) + g [k = d],
@@ -52,7 +52,7 @@ void loop_describe(const loop_filter *f, char *out, size_t n);
  * `correlation` are freed by loop_ages_free. MOAO_MEMORY. */
 typedef struct {
     int n;
-    double first, step; /* [s] */
+    double first, step;           /* [s] */
     double *weight, *correlation; /* of a loop with steps: of the mean over them, of one */
 } loop_ages;
 status loop_ages_init(const loop_filter *f, double speed, loop_ages *a);

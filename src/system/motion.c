@@ -64,8 +64,8 @@ bool rejection_is_stable(const rejection *r) {
 static double between(double f0, double f1, double s0, double s1, const rejection *r) {
     const bool law = f0 > 0 && s0 > 0 && s1 > 0;
     const double length = law ? log(f1 / f0) : f1 - f0;
-    const double period = r->kind == REJECTION_LOOP ? (r->loop.frames + 1) * r->loop.period
-                                                    : r->delay + 2 * r->frame;
+    const double period =
+        r->kind == REJECTION_LOOP ? (r->loop.frames + 1) * r->loop.period : r->delay + 2 * r->frame;
     const double cycles = period * (law ? f1 * length : length);
     const int steps = STEPS + 2 * (int)fmin(1e5, 16 * cycles + (law ? 8 * length : 0));
     const double h = length / steps, power = law ? log(s1 / s0) / length : 0;

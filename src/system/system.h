@@ -190,8 +190,8 @@ static inline bool sys_low_follows(const sys *s) {
 }
 /* How many low orders there are. */
 int sys_low_modes(const sys *s);
-/* They, at a point of the pupil [m] in direction d of those that commands are fitted to: of order 1,
- * not without their means. */
+/* They, at a point of the pupil [m] in direction d of those that commands are fitted to: of order
+ * 1, not without their means. */
 void sys_low_at(const sys *s, int d, double x, double y, double mode[LOW_MOST]);
 /* Measurements of their stars: numbers into `list` unless NULL; how many. */
 size_t sys_low_slopes(const sys *s, size_t *list);

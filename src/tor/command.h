@@ -16,9 +16,9 @@ typedef struct {
 
 /* P of reconstructors W = P Ctm0 Cmm0^-1 (tor.h); borrowed. */
 typedef struct {
-    const double *p;       /* rows of W of a target x sys_fit_columns(s) */
-    const double *inverse; /* NULL, or H, rows x rows: P = H D', and P Ctm is made so */
-    const double *x, *y;   /* s->fit.phase: points that commands are fitted to [m] */
+    const double *p;              /* rows of W of a target x sys_fit_columns(s) */
+    const double *inverse;        /* NULL, or H, rows x rows: P = H D', and P Ctm is made so */
+    const double *x, *y;          /* s->fit.phase: points that commands are fitted to [m] */
     const double *modes, *shapes; /* NULL, or Z and M Z of low orders (low_orders.h), v x modes */
 } command_matrix;
 

@@ -87,8 +87,8 @@ status low_orders_open(const sys *s, const command_matrix *of, size_t width, low
                       .width = width,
                       .z = of->modes,
                       .q = of->shapes};
-    double **const all[] = {&x->inverse, &x->rows,  &x->slopes, &x->cross,
-                            &x->schur,   &x->w_low, &x->x,      &x->panel, &x->k};
+    double **const all[] = {&x->inverse, &x->rows, &x->slopes, &x->cross, &x->schur,
+                            &x->w_low,   &x->x,    &x->panel,  &x->k};
     sizes(s, width, size);
     for (int i = 0; i < ARRAYS; i++)
         if (size[i] > 0)
@@ -260,8 +260,9 @@ done:
 
 /* The panel of columns j .. j + n of W becomes R - T X K, T X in those of N. */
 static void combine(const low_orders *x, int64_t j, int64_t n) {
-    const double *g = x->rows + j * x->n,
-                 *k = x->s->low.control == LOW_SPLIT ? g : x->k != NULL ? x->k + j * x->n : NULL;
+    const double *g = x->rows + j * x->n, *k = x->s->low.control == LOW_SPLIT ? g
+                                               : x->k != NULL                 ? x->k + j * x->n
+                                                                              : NULL;
     find_r(x, g, n);
     if (k != NULL)
         cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, x->v, (int)n, x->n, -1, x->x, x->v,

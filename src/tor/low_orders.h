@@ -1,7 +1,7 @@
-/* Low orders of mirrors that all targets share, by stars of their own (loop.low). N: slopes of these
- * stars, L: those of the others; W = [W_L W_N] the minimum-variance commands of all, for which Cmm0
- * W' = Cpm0'F' was solved; Z: commands of the low orders, T = Z (Z'MZ)^-1 Z'M (obsseq/fit.h). With G
- * = C_NL C_LL^-1, and W_L + W_N G the commands of L alone, commands become
+/* Low orders of mirrors that all targets share, by stars of their own (loop.low). N: slopes of
+ * these stars, L: those of the others; W = [W_L W_N] the minimum-variance commands of all, for
+ * which Cmm0 W' = Cpm0'F' was solved; Z: commands of the low orders, T = Z (Z'MZ)^-1 Z'M
+ * (obsseq/fit.h). With G = C_NL C_LL^-1, and W_L + W_N G the commands of L alone, commands become
  *
  *     c = R s_L + T X (s_N - K s_L),     X = W C J' (J C J')^-1,   J = [-K I]
  *     split:        R = W_L + W_N G,          K = G,      for which X = W_N
@@ -39,8 +39,8 @@ size_t low_orders_bytes(const sys *s, size_t width);
 /* Local. `of` has modes and shapes, which are borrowed. close: fine on {0}. */
 status low_orders_open(const sys *s, const command_matrix *of, size_t width, low_orders *x);
 void low_orders_close(low_orders *x);
-/* Collective in the group. Rows of W (t->nlrow x sys.m, leading dimension ld) become those above; o:
- * the factor that they were solved with, of the profile that the engine has loaded. MOAO_NUMERIC
+/* Collective in the group. Rows of W (t->nlrow x sys.m, leading dimension ld) become those above;
+ * o: the factor that they were solved with, of the profile that the engine has loaded. MOAO_NUMERIC
  * where the slopes of these stars have no inverse. */
 status low_orders_apply(low_orders *x, const team *t, engine *e, linop *o, double *w, int64_t ld);
 

@@ -71,22 +71,27 @@ class Corrected(Truth):
     def phase_at(self, x, direction, layers, delay=0.):
         return np.concatenate([cov_phase(x, direction, v, layers, delay) for v in self.sensors], axis=1)
 
-    def reconstructor(self, t):
-        if (key := t if self.directions is None else None) in self.W:
-            return self.W[key]
+    def normal(self, t):
+        """M, B0 of a target, and what a sum over the directions of A_d' times a list of phases gives."""
         directions = [(self.targets[t], 1.)] if self.directions is None else self.directions
         total, p = sum(w for _, w in directions), len(self.x)
         area = math.pi / 4 * self.diameter ** 2 * (1 - self.obscuration ** 2)
         held = [m.held(area) for m in self.mirrors]
         at = np.cumsum([0] + [len(h) for h in held])
-        M, B0 = np.zeros((at[-1], at[-1])), 0.
+        M, B0, A = np.zeros((at[-1], at[-1])), 0., []
         for k, h in enumerate(held):
             M[at[k]:at[k + 1], at[k]:at[k + 1]] = h
         for d, w in directions:
-            A = self.shapes(self.x, d)
-            A = A - A.mean(axis=0)
-            M += w / total * A.T @ A / p
-            B0 = B0 + w / total * A.T @ self.phase_at(self.x, d, self.layers0) / p
+            A.append(self.shapes(self.x, d))
+            A[-1] = A[-1] - A[-1].mean(axis=0)
+            M += w / total * A[-1].T @ A[-1] / p
+            B0 = B0 + w / total * A[-1].T @ self.phase_at(self.x, d, self.layers0) / p
+        return M, B0, lambda y: sum(w / total * a.T @ v / p for (_, w), a, v in zip(directions, A, y))
+
+    def reconstructor(self, t):
+        if (key := t if self.directions is None else None) in self.W:
+            return self.W[key]
+        M, B0, _ = self.normal(t)
         self.W[key] = np.linalg.solve(self.Cmm0, np.linalg.solve(M, B0).T).T
         return self.W[key]
 
@@ -108,6 +113,64 @@ class Corrected(Truth):
         U, s, _ = np.linalg.svd(A, full_matrices=False)
         U, K = U[:, s > 1e-5 * s[0]], A @ self.reconstructor(t)
         return [1e9 * math.sqrt(v / n) for v in (np.trace(C) - np.trace(U.T @ C @ U), np.trace(K @ self.noise @ K.T))]
+
+
+class LowOrders(Corrected):
+    """Low orders by the stars whose numbers are in `low`: control is split, cascade or independent, modes as loop.low.modes. Every
+    step as docs/model.md has it, with inverses of the covariances of either kind of star."""
+
+    def __init__(self, case, slope, low, control, modes="tiptilt", **more):
+        super().__init__(case, slope, **more)
+        self.control, self.modes = control, modes
+        self.low = np.concatenate([np.full(2 * s.nsub, w in low) for w, s in enumerate(self.sensors)])
+
+    def orders(self):
+        """The low orders in each direction: points x modes."""
+        u, v = 2 * self.x.T / self.diameter
+        far = max(math.hypot(*d) for d, _ in self.directions)
+        out = []
+        for d, _ in self.directions:
+            y = [u, v] + ([u * u + v * v] if self.modes in ("focus", "all") else [])
+            if self.modes in ("plate_scale", "all"):
+                a, b = np.array(d) / far
+                y += [a * u + b * v, a * u - b * v, b * u + a * v]
+            out.append(np.array(y).T - np.mean(y, axis=1))
+        return out
+
+    def seen(self):
+        """Slopes of the stars for low orders that a unit command of each actuator makes."""
+        out = []
+        for w, v in enumerate(self.sensors):
+            if not self.low[sum(2 * s.nsub for s in self.sensors[:w])]:
+                continue
+            place, weight, first = v.nodes(12)
+            D = [ARCSEC * m.shapes(v.on_layer(place, 0.) + v.on_layer(0 * place, m.altitude) - v.on_layer(0 * place, 0.), (0., 0.))
+                 for m in self.mirrors]
+            D = np.concatenate(D, axis=1)
+            out += [outlines.sums(D * weight[:, axis:axis + 1], first, 0) for axis in (0, 1)]
+        return np.concatenate(out)
+
+    def reconstructor(self, t):
+        if None in self.W:
+            return self.W[None]
+        N, L = self.low, ~self.low
+        M, B0, fit = self.normal(t)
+        C, CLL = self.Cmm0, self.Cmm0[np.ix_(L, L)]
+        q = fit(self.orders())
+        Z = np.linalg.solve(M, q)
+        T = Z @ np.linalg.solve(q.T @ Z, q.T)
+        of_L = np.linalg.solve(M, np.linalg.solve(CLL, B0[:, L].T).T)
+        H = of_L - T @ of_L
+        R, K = {"split": (of_L, np.linalg.solve(CLL, C[np.ix_(L, N)]).T),
+                "cascade": (H, self.seen() @ H if self.control == "cascade" else 0),
+                "independent": (H, np.zeros((N.sum(), L.sum())))}[self.control]
+        J = np.zeros((N.sum(), len(C)))
+        J[:, L], J[:, N] = -K, np.eye(N.sum())
+        X = T @ np.linalg.solve(M, np.linalg.solve(J @ C @ J.T, J @ B0.T).T)
+        W = np.zeros((len(M), len(C)))
+        W[:, L], W[:, N] = R - X @ K, X
+        self.W[None] = W
+        return W
 
 
 class Split:
