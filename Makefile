@@ -116,22 +116,37 @@ $(B)/version.h $(B)/flags: FORCE
 	  if cmp -s $@.$$$$ $@; then rm $@.$$$$; else mv $@.$$$$ $@; fi
 
 # --- CUDA plugin: loaded by the program at run time when a GPU is asked for
-NVCCFLAGS ?= -O3 -lineinfo
-GENCODE ?= -gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90
+# GPU_ARCH: compute capabilities that it has machine code for, as 80 (A100), 86, 89, 90 (H100, H200), 100, 120; the last one's intermediate code, too,
+# which the driver compiles for later GPUs. all: what a package ships (docs/gpu.md); native: the GPU that is here
+GPU_ARCH ?= 90
+gpu_arch := $(GPU_ARCH)
+gpu_flags := -lineinfo
+ifneq ($(and $(NVCC),$(filter all,$(GPU_ARCH))),)
+gpu_arch := 80 90 $(if $(shell $(NVCC) --list-gpu-code | grep -x sm_120),100 120)
+gpu_flags := $(if $(shell $(NVCC) --help | grep compress-mode),--compress-mode=size)
+endif
+ifneq ($(filter native,$(GPU_ARCH)),)
+gpu_arch := $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv$(comma)noheader | head -1 | tr -d .),$(error GPU_ARCH=native: nvidia-smi finds no GPU))
+endif
+NVCCFLAGS ?= -O3 $(gpu_flags)
+GENCODE ?= $(foreach a,$(gpu_arch),-gencode arch=compute_$(a)$(comma)code=sm_$(a)) $(foreach a,$(lastword $(gpu_arch)),-gencode arch=compute_$(a)$(comma)code=compute_$(a))
 GPU_LIBS ?=
 # those that end in _real are compiled twice, side by side, with the type as the macro REAL
 cu_real := $(filter %_real.cu,$(cu_src))
 cu_obj := $(patsubst %.cu,$(B)/%.cu.o,$(filter-out $(cu_real),$(cu_src))) $(foreach t,double float,$(cu_real:%.cu=$(B)/%.$(t).cu.o))
+# what a device is refused by
+gpu_code = $(patsubst code=%,%,$(filter code=%,$(subst $(comma), ,$(GENCODE))))
+$(B)/src/gpu/core/capability.cu.o: private NVCCFLAGS += '-DGPU_CODE="$(gpu_code)"'
 NVCC_COMPILE = $(NVCC) -std=c++17 $(NVCCFLAGS) $(GENCODE) -Xcompiler -fPIC,-fopenmp,-Wall $(short) -Isrc -Isrc/linalg/include -MMD -MP -MF $(@:.o=.d) -c $< -o $@
-$(B)/%.cu.o: %.cu
+$(B)/%.cu.o: %.cu $(B)/nvcc-flags
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
 	$(Q)$(NVCC_COMPILE)
-$(B)/%.double.cu.o: %.cu
+$(B)/%.double.cu.o: %.cu $(B)/nvcc-flags
 	@mkdir -p $(@D)
 	$(call say,NVCC,$< in double precision)
 	$(Q)$(NVCC_COMPILE) -DREAL=double
-$(B)/%.float.cu.o: %.cu
+$(B)/%.float.cu.o: %.cu $(B)/nvcc-flags
 	@mkdir -p $(@D)
 	$(call say,NVCC,$< in single precision)
 	$(Q)$(NVCC_COMPILE) -DREAL=float

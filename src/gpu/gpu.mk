@@ -1,11 +1,16 @@
 # What belongs to the GPU plugin and to the library of dense operations; included by the Makefile.
-#   make gpu          build/libmoao_gpu.so (needs nvcc, no GPU)     make check-gpu   every test of the operations, on a GPU
+#   make gpu          build/libmoao_gpu.so (needs nvcc, no GPU; GPU_ARCH: Makefile)     make check-gpu   every test of the operations, on a GPU
 #   make bench-gpu    ours, the vendor's and the ceiling            make install     installs the library too
 #   make gpu-busy     a library that records when the GPU works (scripts/gpu-busy.py)
 # the plugin has a status_set of its own, and shows nothing but its entry
 NVCCFLAGS += -Xcompiler -fvisibility=hidden -DMOAO_PUBLIC=
 LDFLAGS_GPU += -Xlinker --version-script=src/gpu/exports.map
 GPU_LIBS += -lcublas -lcufft
+# with other flags or targets everything is compiled anew
+nvcc_flags := $(strip $(NVCC) $(NVCCFLAGS) $(GENCODE))
+$(if $(NVCC),$(shell [ "$$(cat $(B)/nvcc-flags 2>/dev/null)" = '$(nvcc_flags)' ] || rm -f $(B)/nvcc-flags))
+$(B)/nvcc-flags:
+	@mkdir -p $(@D); echo '$(nvcc_flags)' >$@
 CUDA_LIBS ?= -lcublas -lcusolver -lcufft
 
 # instructions of one chip, for which this file has the kernel and a way without it

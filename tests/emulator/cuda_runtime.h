@@ -61,7 +61,20 @@ inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
 }
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorInvalidConfiguration = 9 };
-enum { cudaDevAttrMultiProcessorCount, cudaDevAttrMaxSharedMemoryPerBlockOptin };
+enum {
+    cudaDevAttrMultiProcessorCount,
+    cudaDevAttrMaxSharedMemoryPerBlockOptin,
+    cudaDevAttrComputeCapabilityMajor,
+    cudaDevAttrComputeCapabilityMinor,
+    cudaDevAttrL2CacheSize
+};
+struct cudaDeviceProp {
+    char name[16];
+    int major, minor;
+};
+struct cudaFuncAttributes {
+    int ptxVersion;
+};
 enum { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum { cudaLaunchAttributeProgrammaticStreamSerialization };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
@@ -124,9 +137,36 @@ inline cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from
         memcpy((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
     return cudaSuccess;
 }
+inline cudaError_t cudaGetDeviceCount(int *n) {
+    *n = 1;
+    return cudaSuccess;
+}
 /* Few multiprocessors, so that small batches need several rounds of blocks too. */
 inline cudaError_t cudaDeviceGetAttribute(int *value, int which, int) {
-    *value = which == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)emulator::SHARED_MOST : 3;
+    switch (which) {
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *value = (int)emulator::shared_most();
+        break;
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = EMULATED_ARCH / 100;
+        break;
+    case cudaDevAttrComputeCapabilityMinor:
+        *value = EMULATED_ARCH / 10 % 10;
+        break;
+    case cudaDevAttrL2CacheSize:
+        *value = 50 << 20;
+        break;
+    default:
+        *value = 3;
+    }
+    return cudaSuccess;
+}
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
+    *p = {"emulator", EMULATED_ARCH / 100, EMULATED_ARCH / 10 % 10};
+    return cudaSuccess;
+}
+template <class Kernel> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, Kernel *) {
+    a->ptxVersion = EMULATED_ARCH / 10;
     return cudaSuccess;
 }
 
@@ -140,7 +180,7 @@ inline size_t allowed_to(const void *kernel) {
 } // namespace emulator
 
 template <class Kernel> cudaError_t cudaFuncSetAttribute(Kernel *kernel, int, int bytes) {
-    if (bytes < 0 || (size_t)bytes > emulator::SHARED_MOST)
+    if (bytes < 0 || (size_t)bytes > emulator::shared_most())
         return cudaErrorInvalidValue;
     emulator::allowed[(const void *)kernel] = (size_t)bytes;
     return cudaSuccess;
@@ -189,7 +229,7 @@ inline cudaError_t last = cudaSuccess;
 template <class Call>
 void launch(const Call &call, dim3 g, dim3 b, size_t shared = 0, cudaStream_t = NULL) {
     if (g.x < 1 || g.x > 0x7fffffffu || g.y < 1 || g.y > 65535 || g.z < 1 || g.z > 65535 ||
-        b.x < 1 || b.x > 1024 || b.y != 1 || b.z != 1 || shared > SHARED_MOST)
+        b.x < 1 || b.x > 1024 || b.y != 1 || b.z != 1 || shared > shared_most())
         last = cudaErrorInvalidConfiguration;
     else
         run(g, b, shared, call);

@@ -191,6 +191,22 @@ inline void copy_async(void *to, const void *from, size_t size, unsigned used) {
 /* mma.m16n8k8 in double precision, c (16 x 8) += a (16 x 8) b (8 x 8). Lane l holds, with r = l / 4
  * and q = l % 4, a(r + 8 (e % 2), q + 4 (e / 2)), b(q + 4 e, r) and c(r + 8 (e / 2), 2 q + e % 2).
  */
+/* mma.m8n8k4, c (8 x 8) += a (8 x 4) b (4 x 8): lane l holds a(r, q), b(q, r) and c(r, 2 q + e). */
+inline void tensor_quarter(double *c, double a, double b) {
+    double left[8][4], right[4][8];
+    for (int e = 0; e < 2; e++) {
+        const uint64_t *all = meet_warp(TENSOR, ~0u, packed(e == 0 ? a : b));
+        for (int l = 0; l < 32; l++)
+            if (e == 0)
+                left[l / 4][l % 4] = unpacked<double>(all[l]);
+            else
+                right[l % 4][l / 4] = unpacked<double>(all[l]);
+    }
+    const int r = (int)lane() / 4, q = (int)lane() % 4;
+    for (int e = 0; e < 2; e++)
+        for (int k = 0; k < 4; k++)
+            c[e] = fma(left[r][k], right[k][2 * q + e], c[e]);
+}
 inline void tensor(double *c, const double *a, const double *b) {
     double left[16][8], right[8][8];
     for (int e = 0; e < 6; e++) {

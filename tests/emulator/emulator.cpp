@@ -44,6 +44,14 @@ emulator_switch:
 
 namespace emulator {
 alignas(128) unsigned char shared_memory[SHARED_MOST + SHARED_WATCHED];
+size_t shared_most() {
+    static const size_t most = [] {
+        const char *named = getenv("MOAO_EMULATOR_SHARED");
+        const size_t kib = named ? (size_t)atoi(named) : 0;
+        return kib > 0 && kib << 10 < SHARED_MOST ? kib << 10 : SHARED_MOST;
+    }();
+    return most;
+}
 
 namespace {
 constexpr size_t STACK = 256 << 10, PAGE = 4096;

@@ -13,6 +13,11 @@
 #include <cstdint>
 #include <functional>
 
+/* For which devices kernels are compiled, as __CUDA_ARCH__ (emulator.mk). */
+#ifndef EMULATED_ARCH
+#define EMULATED_ARCH 900
+#endif
+
 struct dim3 {
     unsigned x, y, z;
     dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {
@@ -29,6 +34,9 @@ namespace emulator {
  * reads before it writes it is NaN. What lies behind the size of the launch is looked at after. */
 constexpr size_t SHARED_DEFAULT = 48 << 10, SHARED_MOST = 227 << 10, SHARED_WATCHED = 4 << 10;
 extern unsigned char shared_memory[SHARED_MOST + SHARED_WATCHED];
+/* What a block may have: SHARED_MOST, or the KiB of MOAO_EMULATOR_SHARED (99 of an RTX 4090, 163 of
+ * an A100). */
+size_t shared_most();
 
 /* Where threads meet; those who meet must be in the same kind of operation. */
 enum meeting { BARRIER, BARRIER_OR, SYNCWARP, SHUFFLE, SHUFFLE_XOR, BALLOT, TENSOR, MATRICES };

@@ -33,6 +33,9 @@ def call(match):
     if name.startswith("mma.sync.aligned.m16n8k8.row.col.f64"):
         fragments = re.findall(r'"\+?d"\((\w+)\[0\]\)', text)  # c, a, b
         return "emulator::tensor(%s);%s" % (", ".join(fragments), lines)
+    if name.startswith("mma.sync.aligned.m8n8k4.row.col.f64"):
+        return "emulator::tensor_quarter(%s, %s, %s);%s" % (
+            re.search(r'"\+d"\((\w+)\[0\]\)', text).group(1), *re.findall(r'"d"\((\w+)\)', text), lines)
     if name.startswith("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"):
         fragments = re.findall(r'"\+?[fr]"\((\w+)(?:\[0\]|\.x)\)', text)  # c, a, b
         return "emulator::tensor_fp16(%s, &%s.x, %s);%s" % (*fragments, lines)

@@ -9,8 +9,8 @@
 #ifndef MOAO_GPU_BATCH_DEVICE_CUH
 #define MOAO_GPU_BATCH_DEVICE_CUH
 #include "batch_args.cuh"
+#include "gpu/core/capability.h"
 #include "gpu/core/device.cuh"
-#include "gpu/core/error.cuh"
 #include <cuda_runtime.h>
 
 namespace batch {
@@ -187,10 +187,13 @@ __device__ inline void tile_write(const T *s, const Ref<T> &a, T *first, int row
 }
 
 /* Lets the next kernel of the stream be put in place while this one ends; it touches no data before
- * this one is done (programmatic dependent launch). */
+ * this one is done (programmatic dependent launch). Before sm_90 a kernel begins when its
+ * predecessor has ended (gpu_capability.early). */
 __device__ inline void wait_for_predecessor() {
+#if GPU_TARGET >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 /* Before that: the lower triangle of matrix b, order up to N, in transit to the L2 cache, which
@@ -235,27 +238,23 @@ __device__ inline void prefetch_operand(const Mat<T> &M, const Dim &rows, const 
 }
 /* Blocks that the device holds at once. */
 inline int resident(int blocks_of_sm) {
-    int device = 0, sms = 132;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
-    return sms * blocks_of_sm;
+    return gpu_here().sms * blocks_of_sm;
 }
 
 template <class K, class... A>
 inline status launch(K kernel, dim3 grid, int threads, size_t shared, cudaStream_t s, A... args) {
     cudaLaunchConfig_t c = {};
     cudaLaunchAttribute early[1];
-    if (shared > 48 * 1024)
-        CUDA_TRY(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    const bool may = gpu_here().early;
+    GPU_TRY(gpu_allow_shared((const void *)kernel, shared));
     early[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early[0].val.programmaticStreamSerializationAllowed = 1;
     c.gridDim = grid;
     c.blockDim = dim3(threads);
     c.dynamicSmemBytes = shared;
     c.stream = s;
-    c.attrs = early;
-    c.numAttrs = 1;
+    c.attrs = may ? early : NULL;
+    c.numAttrs = may ? 1 : 0;
     CUDA_TRY(cudaLaunchKernelEx(&c, kernel, args...));
     return MOAO_OK;
 }

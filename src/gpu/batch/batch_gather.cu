@@ -62,7 +62,7 @@ __device__ inline void prefetch_block(const double *c, int64_t ldc, int rows, in
             prefetch(c + e % LINES * LINE + e / LINES * ldc);
 }
 
-template <class T>
+template <class T, int AHEAD>
 __global__ void __launch_bounds__(THREADS, 2)
     gather_kernel(const batch_gather *list, int tiles, const batch_part *part, double alpha,
                   int64_t ldc) {
@@ -139,8 +139,10 @@ status start(int64_t count, const batch_gather *list, int64_t rows, const batch_
     const int64_t tiles = (rows + ROWS - 1) / ROWS;
     if (count * tiles > INT32_MAX)
         return gpu_too_many_blocks();
-    return launch(gather_kernel<T>, dim3((unsigned)(count * tiles)), THREADS,
-                  sizeof(T) * AHEAD * STAGE, s, list, (int)tiles, part, alpha, ldc);
+    const int ahead = ahead_of<T>();
+    return launch(ahead == 4 ? gather_kernel<T, 4> : gather_kernel<T, 3>,
+                  dim3((unsigned)(count * tiles)), THREADS, sizeof(T) * ahead * STAGE, s, list,
+                  (int)tiles, part, alpha, ldc);
 }
 
 } // namespace

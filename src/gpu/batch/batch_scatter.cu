@@ -43,7 +43,7 @@ __device__ inline void store_block(const Block<T> &b, T *c, int64_t ldc, const i
     }
 }
 
-template <class T>
+template <class T, int AHEAD>
 __global__ void __launch_bounds__(THREADS, 2)
     scatter_kernel(const batch_scatter *list, int tiles, const int64_t *column, int64_t ldc) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -112,8 +112,10 @@ status start(int64_t count, const batch_scatter *list, int64_t rows, const int64
     const int64_t tiles = (rows + ROWS - 1) / ROWS;
     if (count * tiles > INT32_MAX)
         return gpu_too_many_blocks();
-    return launch(scatter_kernel<T>, dim3((unsigned)(count * tiles)), THREADS,
-                  sizeof(T) * AHEAD * STAGE, s, list, (int)tiles, column, ldc);
+    const int ahead = ahead_of<T>();
+    return launch(ahead == 4 ? scatter_kernel<T, 4> : scatter_kernel<T, 3>,
+                  dim3((unsigned)(count * tiles)), THREADS, sizeof(T) * ahead * STAGE, s, list,
+                  (int)tiles, column, ldc);
 }
 
 } // namespace

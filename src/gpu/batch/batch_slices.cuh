@@ -1,6 +1,7 @@
 /* Products of slices, for the routines that run products of small inner extents one after another
  * without a break (batch_scatter.cu, batch_gather.cu): a thread block of 8 warps has 128 x 64 of a
- * result, slices of 16 of A and of B are staged ahead in four buffers. */
+ * result, slices of 16 of A and of B are staged ahead in four buffers, or in three where
+ * a block has no room for so much. */
 #ifndef MOAO_GPU_BATCH_SLICES_CUH
 #define MOAO_GPU_BATCH_SLICES_CUH
 #include "batch_tile.cuh"
@@ -8,10 +9,15 @@
 namespace batch {
 namespace slices {
 
-constexpr int ROWS = 128, COLS = 64, DEPTH = 16, AHEAD = 4, THREADS = 256;
+constexpr int ROWS = 128, COLS = 64, DEPTH = 16, THREADS = 256;
 /* leading dimensions that keep the reads of a warp in different banks */
 constexpr int LDA = ROWS + 4, LDB = DEPTH + 4, LDT = COLS + 4, PART_B = DEPTH * LDA,
               STAGE = PART_B + COLS * LDB; /* LDT: of B when it is turned */
+
+/* Buffers. */
+template <class T> int ahead_of() {
+    return sizeof(T) * 4 * STAGE <= gpu_shared_most() ? 4 : 3;
+}
 
 /* A warp's 32 x 32 block of the result, 2 x 8 pairs of rows a lane; A(i, k) at A[i + k LDA], B(k,
  * j) at B[k + j LDB], or, where it is TURNED, at B[j + k LDT]. The order of a sum is that of k. */

@@ -11,8 +11,7 @@ namespace {
 /* Leading dimensions with which 16-byte accesses of the tensor cores' fragments meet no bank twice
  * (see slab_product). */
 constexpr int ROWS = 128, COLS = 128, SLICE = 16, ALD = ROWS + 2, BKD = SLICE + 8,
-              ASIZE = SLICE * ALD, BSIZE = COLS * BKD, SIZE = ASIZE + BSIZE, THREADS = 256,
-              AHEAD = 5;
+              ASIZE = SLICE * ALD, BSIZE = COLS * BKD, SIZE = ASIZE + BSIZE, THREADS = 256;
 
 /* 128 columns of one matrix's B, and where in them a thread block is: slice q of the row block from
  * i0 on. */
@@ -206,6 +205,7 @@ __device__ inline void result_write(const Ref<double> &B, double (*c)[4][4], dou
 
 /* Warps w and w + 4 share a scheduler and 32 columns: one fetches while the other works, and the
  * triangle leaves all tensor cores the same work. */
+template <int AHEAD>
 __global__ void __launch_bounds__(THREADS, 1)
     trmm_kernel(const __grid_constant__ Args<double> a, const Work w) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -275,8 +275,14 @@ status launch_trmm(const Args<double> &a, int n_max, cudaStream_t s) {
     w.panels = (int)((m + COLS - 1) / COLS), w.n_max = n_max;
     const int64_t slabs = a.count * w.panels, fit = resident(1), blocks = slabs < fit ? slabs : fit;
     w.step = (int)(blocks / w.panels), w.step_panels = (int)(blocks % w.panels);
-    return launch(trmm_kernel, dim3((unsigned)blocks), THREADS,
-                  sizeof(double) * (size_t)(AHEAD * SIZE), s, a, w);
+    const int room = (int)(gpu_shared_most() / (sizeof(double) * SIZE)), ahead = room >= 5   ? 5
+                                                                                 : room >= 4 ? 4
+                                                                                             : 2;
+    return launch(ahead == 5   ? trmm_kernel<5>
+                  : ahead == 4 ? trmm_kernel<4>
+                               : trmm_kernel<2>,
+                  dim3((unsigned)blocks), THREADS, sizeof(double) * (size_t)(ahead * SIZE), s, a,
+                  w);
 }
 
 } // namespace batch

@@ -3,6 +3,7 @@
 #ifndef MOAO_GPU_COMMON_CUH
 #define MOAO_GPU_COMMON_CUH
 
+#include "capability.h"
 #include "error.cuh"
 #include "linalg/core/backend_check.h"
 #include "linalg/core/backend_own.h"

@@ -1,6 +1,7 @@
 /* The GPU backend's table, its contexts and memory, and the one symbol that the program looks up.
  */
 #include "gpu/batch/batch_gpu.h"
+#include "gpu/core/capability.h"
 #include "gpu/dense/fp16_gpu.h"
 #include "gpu/dense/potrf.cuh"
 #include "gpu/dense/sparse_gpu.h"
@@ -37,19 +38,17 @@ extern "C" status status_set(status code, const char *file, int line, const char
 
 extern const backend backend_gpu; /* at the end */
 
+/* Numbers, by CUDA, of those that the plugin has code for. */
+static std::vector<int> usable;
+
 static int devices(void) {
-    int n = 0;
-    if (cudaGetDeviceCount(&n) != cudaSuccess) {
-        cudaGetLastError();
-        n = 0;
-    }
-    return n;
+    return (int)usable.size();
 }
 
 static status describe(int d, char *text, size_t len) {
     cudaDeviceProp p;
     int driver = 0, runtime = 0, blas[3] = {0, 0, 0};
-    CUDA_TRY(cudaGetDeviceProperties(&p, d));
+    CUDA_TRY(cudaGetDeviceProperties(&p, usable[d]));
     CUDA_TRY(cudaDriverGetVersion(&driver));
     CUDA_TRY(cudaRuntimeGetVersion(&runtime));
     BLAS_TRY(cublasGetProperty(MAJOR_VERSION, &blas[0]));
@@ -57,21 +56,23 @@ static status describe(int d, char *text, size_t len) {
     BLAS_TRY(cublasGetProperty(PATCH_LEVEL, &blas[2]));
     snprintf(
         text, len,
-        "%s, %d multiprocessors, %.1f GiB, driver for CUDA %d.%d, runtime %d.%d, cuBLAS %d.%d.%d",
-        p.name, p.multiProcessorCount, (double)p.totalGlobalMem / (1 << 30), driver / 1000,
-        driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, blas[0], blas[1], blas[2]);
+        "%s (compute %d.%d), %d multiprocessors, %.1f GiB, driver for CUDA %d.%d, runtime %d.%d, "
+        "cuBLAS %d.%d.%d",
+        p.name, p.major, p.minor, p.multiProcessorCount, (double)p.totalGlobalMem / (1 << 30),
+        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10, blas[0], blas[1],
+        blas[2]);
     return MOAO_OK;
 }
 
 static status memory(int d, size_t *now, size_t *all) {
-    gpu_device_guard guard(d);
+    gpu_device_guard guard(usable[d]);
     CUDA_TRY(cudaMemGetInfo(now, all));
     return MOAO_OK;
 }
 
 static status identify(int d, char name[BACKEND_IDENTITY]) {
     cudaDeviceProp p;
-    CUDA_TRY(cudaGetDeviceProperties(&p, d));
+    CUDA_TRY(cudaGetDeviceProperties(&p, usable[d]));
     for (int i = 0; i < 16; i++)
         snprintf(name + 2 * i, 3, "%02x", (unsigned char)p.uuid.bytes[i]);
     return MOAO_OK;
@@ -99,7 +100,10 @@ static std::vector<cudaEvent_t *> events_of(backend_ctx *c) {
 
 static status fill_context(backend_ctx *c, void *stream) {
     int least, greatest;
-    CUDA_TRY(cudaDeviceGetAttribute(&c->sms, cudaDevAttrMultiProcessorCount, c->device));
+    gpu_capability is;
+    GPU_TRY(gpu_check_code(c->device));
+    GPU_TRY(gpu_capability_of(c->device, &is));
+    c->sms = is.sms;
     CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     if (stream)
         c->main.stream = (cudaStream_t)stream;
@@ -141,10 +145,9 @@ static void close_context(backend_ctx *c) {
     free(c);
 }
 
-static status open_context(int d, void *stream, backend_ctx **ctx) {
+/* On a device by CUDA's number. */
+static status open_on(int d, void *stream, backend_ctx **ctx) {
     *ctx = NULL;
-    if (d < 0 || d >= devices())
-        return status_fail(MOAO_INPUT, "there is no GPU %d", d);
     gpu_device_guard guard(d);
     backend_ctx *c = (backend_ctx *)calloc(1, sizeof *c);
     if (!c)
@@ -159,6 +162,13 @@ static status open_context(int d, void *stream, backend_ctx **ctx) {
     return st;
 }
 
+static status open_context(int d, void *stream, backend_ctx **ctx) {
+    *ctx = NULL;
+    if (d < 0 || d >= devices())
+        return status_fail(MOAO_INPUT, "there is no GPU %d", d);
+    return open_on(usable[d], stream, ctx);
+}
+
 static status open_low_priority(backend_ctx *other, backend_ctx **ctx) {
     gpu_device_guard guard(other->device);
     int least, greatest;
@@ -166,7 +176,7 @@ static status open_low_priority(backend_ctx *other, backend_ctx **ctx) {
     *ctx = NULL;
     CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     CUDA_TRY(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, least));
-    status st = open_context(other->device, stream, ctx);
+    status st = open_on(other->device, stream, ctx);
     if (st == MOAO_OK)
         (*ctx)->own_stream = true;
     else
@@ -326,5 +336,8 @@ EXPORT const backend *moao_gpu_backend(__typeof__(status_set) *set, char *why, s
         cudaGetLastError();
         return NULL;
     }
-    return &backend_gpu;
+    for (int d = n - 1; d >= 0; d--) /* the first one's reason stays */
+        if (gpu_has_code(d, why, len))
+            usable.insert(usable.begin(), d);
+    return usable.empty() ? NULL : &backend_gpu;
 }

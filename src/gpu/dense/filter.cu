@@ -8,7 +8,7 @@
 #define THREADS 512
 #define WARPS (THREADS / 32)
 /* Shared memory of a block [bytes]: a multiprocessor of 228 KiB holds two. */
-#define MOST_SHARED (112 * 1024)
+#define MOST_SHARED ((size_t)112 * 1024)
 #define MOST_STRIPS 65535
 
 template <class T> struct filter_args {
@@ -119,7 +119,8 @@ template <class T>
 static status launch(backend_ctx *ctx, const backend_filter *f, int64_t n, double alpha,
                      const void *a, int64_t lda, double beta, void *b, int64_t ldb) {
     const int64_t line = f->n + 1, row = 2 * line * (int64_t)sizeof(T);
-    const int64_t rows = MOST_SHARED / row; /* of squares, of both images */
+    const size_t most = gpu_shared_most() < MOST_SHARED ? gpu_shared_most() : MOST_SHARED;
+    const int64_t rows = (int64_t)most / row; /* of squares, of both images */
     filter_args<T> args = {(int)f->n,       f->reach,  (int)line, (int)f->squares,
                            (int)f->corners, f->square, f->corner};
     if (rows < f->n) /* strips */
@@ -134,9 +135,7 @@ static status launch(backend_ctx *ctx, const backend_filter *f, int64_t n, doubl
     const int64_t held = rows < f->n ? rows : f->n;
     const size_t bytes = (size_t)(held * row);
     const dim3 blocks((unsigned)n, (unsigned)gpu_ceil(line, args.rows));
-    if (bytes > 48 * 1024)
-        CUDA_TRY(cudaFuncSetAttribute(filter_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      (int)bytes));
+    GPU_TRY(gpu_allow_shared((const void *)filter_kernel<T>, bytes));
     filter_kernel<T><<<blocks, THREADS, bytes, ctx->main.stream>>>(args);
     LAUNCHED();
     return MOAO_OK;

@@ -248,16 +248,15 @@ template <bool ALONG> status launch(const backend_ctx *ctx, const operands &x, c
 /* Whether the kernel serves it; small products are too few blocks for a GPU in any case. */
 bool served(const backend_ctx *ctx, char ta, int64_t m, int64_t n, int64_t k, int count,
             const fp16_product *p, int64_t lda, int64_t ldb) {
-    int major = 0, minor = 0;
+    gpu_capability is;
     if (ta != 'N' || m < BM || n < BOX || k < BK || m > INT_MAX / 2 || n > INT_MAX / 2 ||
         k > INT_MAX / 2)
         return false;
     for (int i = 0; i < count; i++)
         if (!reachable(p[i].a, lda) || !reachable(p[i].b, ldb))
             return false;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ctx->device);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ctx->device);
-    return major == 9 && minor == 0 && tensor_map_encoder() != NULL;
+    return gpu_capability_of(ctx->device, &is) == MOAO_OK && is.major == 9 && is.minor == 0 &&
+           tensor_map_encoder() != NULL;
 }
 
 status make(const backend_ctx *ctx, char tb, int64_t k, const fp16_product *p, int64_t lda,

@@ -1,4 +1,5 @@
-/* potrf: one kernel up to the order gpu_tune.potrf_tiles, recursion into trsm and syrk above. */
+/* potrf: one kernel up to the order gpu_tune.potrf_tiles, recursion into trsm and syrk above. Where
+ * a block has no shared memory for that kernel: up to POTRF_BLOCK. */
 #include "potrf.cuh"
 
 typedef struct {
@@ -10,15 +11,19 @@ typedef struct {
     void *tiles_work, *trsm_work;
 } cholesky;
 
-static int64_t split_of(int64_t n) {
-    return backend_split(n, gpu_min(2048, gpu_tune.potrf_tiles));
+/* Order up to which one kernel makes the factor. */
+static int64_t leaf(backend_type t) {
+    return potrf_tiles_fits(t) ? gpu_tune.potrf_tiles : POTRF_BLOCK;
+}
+static int64_t split_of(backend_type t, int64_t n) {
+    return backend_split(n, gpu_min(2048, leaf(t)));
 }
 
 /* Largest workspace of the trsm calls of the recursion. */
 static size_t trsm_bytes(backend_type t, int64_t n) {
-    if (n <= gpu_tune.potrf_tiles)
+    if (n <= leaf(t))
         return 0;
-    const int64_t n1 = split_of(n), n2 = n - n1;
+    const int64_t n1 = split_of(t, n), n2 = n - n1;
     size_t most = gpu_trsm_work(t, n1, n2), a = trsm_bytes(t, n1), b = trsm_bytes(t, n2);
     most = a > most ? a : most;
     return b > most ? b : most;
@@ -38,10 +43,12 @@ static void *at(const cholesky *c, void *a, int64_t i, int64_t j) {
 
 static status recurse(const cholesky *c, int64_t n, void *a, int64_t base) {
     gpu_queue *q = &c->ctx->main;
-    if (n <= gpu_tune.potrf_tiles)
+    if (n <= leaf(c->t) && !potrf_tiles_fits(c->t))
+        return potrf_block(q->stream, c->t, c->uplo, n, a, c->lda, base, c->info);
+    if (n <= leaf(c->t))
         return potrf_tiles(q->stream, c->ctx->sms, c->t, c->uplo, n, a, c->lda, base, c->info,
                            c->tiles_work);
-    const int64_t n1 = split_of(n), n2 = n - n1;
+    const int64_t n1 = split_of(c->t, n), n2 = n - n1;
     const bool lower = c->uplo == 'L';
     const gpu_tri p = {c->t, lower ? 'R' : 'L', c->uplo, 'T', 'N'};
     void *off = at(c, a, n1, 0), *a2 = at(c, a, n1, n1);

@@ -296,6 +296,10 @@ __global__ void __launch_bounds__(THREADS, 1)
     }
 }
 
+bool potrf_tiles_fits(backend_type t) {
+    return SHARED * backend_size(t) <= gpu_shared_most();
+}
+
 size_t potrf_tiles_work(int64_t n) {
     return (1 + 2 * (size_t)gpu_ceil(n, NT)) * sizeof(int);
 }
@@ -311,8 +315,7 @@ static status launch(cudaStream_t q, int sms, int64_t n, void *a, int64_t lda, i
     const int64_t most =
         tiles == 1 ? 1 : 1 + (int64_t)tiles * (tiles + 2) / 4; /* the chain, tasks */
     const int blocks = (int)gpu_min(most, sms);
-    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  (int)(SHARED * sizeof(T))));
+    GPU_TRY(gpu_allow_shared((const void *)kernel, SHARED * sizeof(T)));
     if (tiles > 1)
         CUDA_TRY(cudaMemsetAsync(work, 0, potrf_tiles_work(n), q));
     kernel<<<blocks, THREADS, SHARED * sizeof(T), q>>>(v, (int)base, info);

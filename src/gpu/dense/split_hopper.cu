@@ -368,12 +368,11 @@ bool reachable(const void *a, int64_t ld, size_t size) {
 }
 
 bool serves(const backend_ctx *ctx, const split_products *p) {
-    int major = 0, minor = 0;
+    gpu_capability is;
     if (!reachable(p->a, p->lda, sizeof *p->a) || !reachable(p->b, p->ldb, sizeof *p->b))
         return false;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ctx->device);
-    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, ctx->device);
-    return major == 9 && minor == 0 && tensor_map_encoder() != NULL;
+    return gpu_capability_of(ctx->device, &is) == MOAO_OK && is.major == 9 && is.minor == 0 &&
+           tensor_map_encoder() != NULL;
 }
 
 } // namespace

@@ -138,8 +138,11 @@ status gpu_zero_block(cudaStream_t s, backend_type t, int64_t m, int64_t n, void
 
 /* ---- inverses of diagonal blocks */
 
-/* Order of the blocks that one thread block inverts in shared memory. */
+/* Order of the blocks that one thread block inverts in shared memory, and the bytes of it. */
 template <class T> struct base_order { static const int value = sizeof(T) == 16 ? 64 : 128; };
+template <class T> constexpr size_t base_bytes(int order) {
+    return sizeof(T) * (size_t)(order * (order + 1) + order * order / 4);
+}
 #define INVERT_THREADS 256
 
 /* The lower triangle of order 32 at s (leading dimension ld), inverted by one warp: lane j makes
@@ -254,7 +257,8 @@ __global__ void __launch_bounds__(INVERT_THREADS)
 }
 
 template <class T> static int64_t base_of() {
-    return base_order<T>::value;
+    constexpr int most = base_order<T>::value;
+    return base_bytes<T>(most) <= gpu_shared_most() ? most : 64;
 }
 
 int64_t gpu_invert_base(backend_type t) {
@@ -266,17 +270,23 @@ size_t gpu_invert_tmp(backend_type t, int64_t n, int64_t nb) {
     return (size_t)(full * (nb / 2) * (nb / 2)) * backend_size(t);
 }
 
-template <class T>
-static status launch_base(cudaStream_t s, char uplo, char diag, int64_t n, const void *a,
-                          int64_t lda, int64_t nb, void *inv) {
-    const int NB = base_order<T>::value;
-    const size_t shared = sizeof(T) * (NB * (NB + 1) + NB * NB / 4);
-    CUDA_TRY(cudaFuncSetAttribute(invert_base<T, NB>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  (int)shared));
+template <class T, int NB>
+static status launch_order(cudaStream_t s, char uplo, char diag, int64_t n, const void *a,
+                           int64_t lda, int64_t nb, void *inv) {
+    const size_t shared = base_bytes<T>(NB);
+    GPU_TRY(gpu_allow_shared((const void *)invert_base<T, NB>, shared));
     invert_base<T, NB><<<(unsigned)gpu_ceil(n, NB), INVERT_THREADS, shared, s>>>(
         uplo == 'U', diag == 'U', n, (const T *)a, lda, nb, (T *)inv);
     LAUNCHED();
     return MOAO_OK;
+}
+
+template <class T>
+static status launch_base(cudaStream_t s, char uplo, char diag, int64_t n, const void *a,
+                          int64_t lda, int64_t nb, void *inv) {
+    return base_of<T>() == 64
+               ? launch_order<T, 64>(s, uplo, diag, n, a, lda, nb, inv)
+               : launch_order<T, base_order<T>::value>(s, uplo, diag, n, a, lda, nb, inv);
 }
 
 /* From inverses of order h to 2h: for `count` pairs, strides sa in a and si in inv, second parts of

@@ -46,10 +46,10 @@ template <int LEVELS, bool DOWN, int NT>
 status pick(const hier_fused *c, ChainArgs a, cudaStream_t stream, bool *done) {
     const Sizes s = sizes<NT>(c);
     a.doubles = (int)s.doubles, a.chunks = (int)s.chunks;
-    *done = s.bytes(4) <= resident::MOST_BYTES;
-    return s.bytes(5) <= resident::MOST_BYTES ? start<LEVELS, DOWN, NT, 5>(a, s, stream)
-           : *done                            ? start<LEVELS, DOWN, NT, 4>(a, s, stream)
-                                              : MOAO_OK;
+    *done = s.bytes(4) <= resident::most_bytes();
+    return s.bytes(5) <= resident::most_bytes() ? start<LEVELS, DOWN, NT, 5>(a, s, stream)
+           : *done                              ? start<LEVELS, DOWN, NT, 4>(a, s, stream)
+                                                : MOAO_OK;
 }
 template <int LEVELS, bool DOWN>
 status pick(const hier_fused *c, const ChainArgs &a, int64_t most, cudaStream_t stream,

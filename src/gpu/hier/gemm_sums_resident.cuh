@@ -23,9 +23,13 @@ namespace {
 namespace resident {
 
 constexpr int CHUNK = 8, GROUPS = 8;
-constexpr int COLS = 16 * GROUPS;         /* a group, of one or two warps, has 16 columns */
-constexpr int SLOT = 16 * CHUNK;          /* numbers of a chunk of a warp's columns */
-constexpr size_t MOST_BYTES = 226 * 1024; /* of a multiprocessor, for the blocks' dynamic memory */
+constexpr int COLS = 16 * GROUPS; /* a group, of one or two warps, has 16 columns */
+constexpr int SLOT = 16 * CHUNK;  /* numbers of a chunk of a warp's columns */
+/* Of a multiprocessor, for the blocks' dynamic memory: another KiB is kept for each of two blocks.
+ */
+inline size_t most_bytes() {
+    return gpu_shared_most() - 1024;
+}
 
 /* Two numbers, or zeros where they are not used; nothing is read then. What lies next to them goes
  * to the L2 cache as well: it is asked for next. */
@@ -278,7 +282,7 @@ inline int height(int64_t most, int64_t inner) {
     for (int64_t tiles = 1; tiles <= 4 && inner > 0; tiles++)
         for (int nt : {3, 4, 5, 9, 10, 12, 16, 18})
             if (8 * nt * tiles >= most && (tiles == 1 || nt >= 9) &&
-                bytes(8 * nt, inner, chunks_ahead(nt)) <= MOST_BYTES / blocks(nt))
+                bytes(8 * nt, inner, chunks_ahead(nt)) <= most_bytes() / blocks(nt))
                 return nt;
     return 0;
 }

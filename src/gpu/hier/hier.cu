@@ -1,6 +1,7 @@
 /* Interpolative decomposition and entries of kernels on the GPU, and the table of formats. */
 #include "gpu/batch/batch_args.cuh"
 #include "gpu/batch/batch_gpu.h"
+#include "gpu/core/capability.h"
 #include "hier_gpu.h"
 #include "linalg/core/hier_kernels_formula.h"
 #include <cuda_runtime.h>
@@ -290,10 +291,11 @@ template <class T> __global__ void __launch_bounds__(32 * ID_WARPS) id_kernel(co
 template <class T> status decompose(cudaStream_t stream, int64_t count, const IdArgs<T> &given) {
     IdArgs<T> a = given;
     const size_t bytes = sizeof(T) * (size_t)(a.m.n * a.n.n);
-    a.shared = bytes <= (size_t)200 << 10;
+    cudaFuncAttributes own;
+    CUDA_TRY(cudaFuncGetAttributes(&own, id_kernel<T>));
+    a.shared = bytes + own.sharedSizeBytes <= gpu_shared_most();
     if (a.shared)
-        CUDA_TRY(cudaFuncSetAttribute(id_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      200 << 10));
+        GPU_TRY(gpu_allow_shared((const void *)id_kernel<T>, bytes));
     id_kernel<T><<<(unsigned)count, 32 * ID_WARPS, a.shared ? bytes : 0, stream>>>(a);
     LAUNCHED();
     return MOAO_OK;

@@ -44,8 +44,9 @@ static size_t columns_bytes(int n, int N) {
 }
 
 bool toeplitz_fp16_fits(int n, int g) {
-    return n <= 16 * TILES && g <= MOST_IMAGES &&
-           middle_bytes(n, 32 * toeplitz_tiles(n), g) <= TOEPLITZ_SHARED;
+    const int N = 32 * toeplitz_tiles(n);
+    return n <= 16 * TILES && g <= MOST_IMAGES && middle_bytes(n, N, g) <= toeplitz_shared() &&
+           columns_bytes(n, N) <= toeplitz_shared() && lattice_bytes(n) <= toeplitz_shared();
 }
 
 /* --- scales */

@@ -181,9 +181,9 @@ template <class T> static size_t line_bytes(const toeplitz_device *d, const toep
 int toeplitz_lanes(backend_type t, const toeplitz_steps *s) {
     const size_t one = toeplitz_line_numbers(*s) * 2 * backend_size(t);
     int lanes = t == BACKEND_D ? 16 : 32;
-    while (lanes > 2 && one * lanes > TOEPLITZ_SHARED / 2)
+    while (lanes > 2 && one * lanes > toeplitz_shared() / 2)
         lanes /= 2;
-    return one * lanes <= TOEPLITZ_SHARED ? lanes : 0;
+    return one * lanes <= toeplitz_shared() ? lanes : 0;
 }
 
 template <class T>

@@ -2,10 +2,13 @@
 #ifndef MOAO_GPU_TOEPLITZ_LAUNCH_CUH
 #define MOAO_GPU_TOEPLITZ_LAUNCH_CUH
 
-#include "gpu/core/error.cuh"
+#include "gpu/core/capability.h"
 #include <cuda_runtime.h>
 
-#define TOEPLITZ_SHARED ((size_t)224 << 10) /* of a block, at most */
+/* Shared memory of a block, at most. */
+static inline size_t toeplitz_shared() {
+    return gpu_shared_most() < (size_t)224 << 10 ? gpu_shared_most() : (size_t)224 << 10;
+}
 
 template <class... Parameters, class... Arguments>
 static inline status toeplitz_launch(cudaStream_t stream, dim3 grid, unsigned threads, size_t bytes,
@@ -15,9 +18,7 @@ static inline status toeplitz_launch(cudaStream_t stream, dim3 grid, unsigned th
     c.blockDim = dim3(threads);
     c.dynamicSmemBytes = bytes;
     c.stream = stream;
-    if (bytes > (size_t)48 << 10)
-        CUDA_TRY(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    GPU_TRY(gpu_allow_shared((const void *)kernel, bytes));
     CUDA_TRY(cudaLaunchKernelEx(&c, kernel, arguments...));
     return MOAO_OK;
 }

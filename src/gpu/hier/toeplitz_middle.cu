@@ -11,7 +11,7 @@ toeplitz_middle toeplitz_middle_of(backend_type t, const toeplitz_steps *s, int 
     m.pitch = R | 1; /* so that runs of neighbouring steps are in different banks, */
     m.rows = m.pitch * (s->order / R);
     m.step = m.rows * m.lanes + 16 / number; /* and neighbouring images */
-    if (middle_bytes(t, &m, g) > TOEPLITZ_SHARED)
+    if (middle_bytes(t, &m, g) > toeplitz_shared())
         m.lanes = 0;
     return m;
 }

@@ -12,7 +12,6 @@ namespace lowrank {
 
 constexpr int WIDE = 32; /* columns of a narrow factor at a time */
 constexpr int WARPS = 8; /* of a block */
-constexpr size_t BLOCK_SHARED = 227 * 1024;
 
 /* Multiplication by 2^shift in two exact steps, so that also subnormal numbers can be brought up.
  */

@@ -218,7 +218,8 @@ __global__ void __launch_bounds__(32 * gram_warps(W), gram_blocks(W))
 }
 
 template <class T, int W, int OP> status start_gram(const QrWarpArgs<T> &a, cudaStream_t s) {
-    const int doubles = GramPlace<W>::DOUBLES + (OP == GEQRF ? GramPlace<W>::MORE : 0);
+    constexpr int doubles = GramPlace<W>::DOUBLES + (OP == GEQRF ? GramPlace<W>::MORE : 0);
+    static_assert(sizeof(double) * doubles <= QR_GRAM_BYTES, "see qr_gram_fits");
     return batch::launch(qr_gram_kernel<T, W, OP>, dim3((unsigned)a.count), 32 * gram_warps(W),
                          sizeof(double) * (size_t)doubles, s, a);
 }

@@ -168,33 +168,38 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
     }
 }
 
-template <class G, int OP> status start_grid(const QrWarpArgs<typename G::T> &a, cudaStream_t s) {
-    return batch::launch(qr_grid_kernel<G, OP>, dim3((unsigned)a.count), G::THREADS,
-                         grid_bytes<G>(OP == FULL_Q ? G::COLS + q_vectors<G>() : 2), s, a);
+/* *served: whether a block has room for it; else nothing is done. */
+template <class G, int OP>
+status start_grid(const QrWarpArgs<typename G::T> &a, cudaStream_t s, bool *served) {
+    const size_t bytes = grid_bytes<G>(OP == FULL_Q ? G::COLS + q_vectors<G>() : 2);
+    *served = bytes <= gpu_shared_most();
+    return *served ? batch::launch(qr_grid_kernel<G, OP>, dim3((unsigned)a.count), G::THREADS,
+                                   bytes, s, a)
+                   : MOAO_OK;
 }
 template <class G>
-status start_grid_op(int op, const QrWarpArgs<typename G::T> &a, cudaStream_t s) {
-    return op == GEQRF    ? start_grid<G, GEQRF>(a, s)
-           : op == FULL_Q ? start_grid<G, FULL_Q>(a, s)
-                          : start_grid<G, ONLY_R>(a, s);
+status start_grid_op(int op, const QrWarpArgs<typename G::T> &a, cudaStream_t s, bool *served) {
+    return op == GEQRF    ? start_grid<G, GEQRF>(a, s, served)
+           : op == FULL_Q ? start_grid<G, FULL_Q>(a, s, served)
+                          : start_grid<G, ONLY_R>(a, s, served);
 }
 /* The smallest shape that holds rows x cols. */
 template <class T>
-status start_grid_shape(int op, const QrWarpArgs<T> &a, int64_t rows, int64_t cols,
-                        cudaStream_t s) {
+status start_grid_shape(int op, const QrWarpArgs<T> &a, int64_t rows, int64_t cols, cudaStream_t s,
+                        bool *served) {
     if (rows <= 64)
-        return start_grid_op<Grid<T, 8, 16, 8, 4>>(op, a, s);
+        return start_grid_op<Grid<T, 8, 16, 8, 4>>(op, a, s, served);
     if (rows <= 128 && cols <= 32)
-        return start_grid_op<Grid<T, 16, 8, 8, 4>>(op, a, s);
+        return start_grid_op<Grid<T, 16, 8, 8, 4>>(op, a, s, served);
     if (rows <= 128 && cols <= 64)
-        return start_grid_op<Grid<T, 16, 16, 8, 4>>(op, a, s);
+        return start_grid_op<Grid<T, 16, 16, 8, 4>>(op, a, s, served);
     if (rows <= 128)
-        return start_grid_op<Grid<T, 16, 32, 8, 4>>(op, a, s);
+        return start_grid_op<Grid<T, 16, 32, 8, 4>>(op, a, s, served);
     if (rows <= 256 && cols <= 32)
-        return start_grid_op<Grid<T, 32, 8, 8, 4>>(op, a, s);
+        return start_grid_op<Grid<T, 32, 8, 8, 4>>(op, a, s, served);
     if (rows <= 256)
-        return start_grid_op<Grid<T, 32, 16, 8, 4>>(op, a, s);
-    return start_grid_op<Grid<T, 32, 16, 16, 2>>(op, a, s);
+        return start_grid_op<Grid<T, 32, 16, 8, 4>>(op, a, s, served);
+    return start_grid_op<Grid<T, 32, 16, 16, 2>>(op, a, s, served);
 }
 
 } // namespace lowrank

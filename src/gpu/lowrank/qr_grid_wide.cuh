@@ -100,9 +100,14 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
         grid_store(g, A.p, A.sj, m, k0);
     }
 }
-template <class T> status start_twice(int op, const QrWarpArgs<T> &a, cudaStream_t s) {
+template <class T>
+status start_twice(int op, const QrWarpArgs<T> &a, cudaStream_t s, bool *served) {
     typedef Grid<T, 32, 16, 16, 2> G;
     const size_t all = grid_bytes<G>(G::COLS + 2, 2 * G::COLS);
+    static_assert(grid_bytes<G>(G::COLS + 2, 2 * G::COLS) <= QR_TWICE_BYTES, "see qr_keeps");
+    *served = all <= gpu_shared_most();
+    if (!*served)
+        return MOAO_OK;
     return batch::launch(op == GEQRF    ? qr_twice_kernel<G, GEQRF>
                          : op == FULL_Q ? qr_twice_kernel<G, FULL_Q>
                                         : qr_twice_kernel<G, ONLY_R>,
@@ -142,9 +147,13 @@ __global__ void __launch_bounds__(G::THREADS, grid_blocks<G>())
         grid_store(g, C.at(0, c0), C.sj, m, n - c0);
     }
 }
-template <class G> status start_apply(const QrApply<typename G::T> &a, cudaStream_t s) {
-    return batch::launch(qr_apply_kernel<G>, dim3((unsigned)a.count), G::THREADS,
-                         sizeof(typename G::T) * (size_t)(G::COLS * (G::ROWS + 1)), s, a);
+template <class G>
+status start_apply(const QrApply<typename G::T> &a, cudaStream_t s, bool *served) {
+    const size_t bytes = sizeof(typename G::T) * (size_t)(G::COLS * (G::ROWS + 1));
+    *served = bytes <= gpu_shared_most();
+    return *served
+               ? batch::launch(qr_apply_kernel<G>, dim3((unsigned)a.count), G::THREADS, bytes, s, a)
+               : MOAO_OK;
 }
 
 } // namespace lowrank

@@ -258,7 +258,6 @@ Dim whole(batch_dim d) {
     return Dim{d.each, d.n, 0, (int)d.n};
 }
 
-constexpr size_t SHARED_MAX = 227 * 1024;
 constexpr int PANEL_ROWS = 640; /* of a panel of which two fit in it */
 
 /* rows x cols: what would be staged. */
@@ -270,14 +269,15 @@ status start(QrArgs<T> a, int64_t count, int64_t rows, int64_t cols, int64_t k, 
     a.k_max = (int)k;
     if (rows <= 4096 && cols <= 4096) {
         const size_t tile = sizeof(T) * (size_t)conflict_free((int)rows) * (size_t)cols;
-        if (bytes + tile <= SHARED_MAX) {
+        if (bytes + tile <= gpu_shared_most()) {
             a.ld = conflict_free((int)rows);
             bytes += tile;
         }
     }
-    if (a.ld == 0 && rows <= PANEL_ROWS) {
+    const size_t panel = sizeof(T) * (size_t)panel_room((int)(rows <= PANEL_ROWS ? rows : 0));
+    if (a.ld == 0 && rows <= PANEL_ROWS && bytes + panel <= gpu_shared_most()) {
         a.panel = (int)rows;
-        bytes += sizeof(T) * (size_t)panel_room((int)rows);
+        bytes += panel;
     }
     return batch::launch(warps == 4 ? qr_kernel<T, OP, 4> : qr_kernel<T, OP, 8>,
                          dim3((unsigned)count), 32 * warps, bytes, s, a);
@@ -301,10 +301,13 @@ status factor(int op, cudaStream_t s, int64_t count, batch_dim m, batch_dim n, b
         GPU_TRY(launch_qr_gram<T>(op, w, n.n, s));
         w.pending = q.pending = true;
     }
+    bool served = false;
     if (qr_grid_fits(m.n, n.n))
-        return launch_qr_grid<T>(op, w, m.n, n.n, s);
-    if (m.n <= 512 && n.n <= 64)
-        return launch_qr_twice<T>(op, w, s);
+        GPU_TRY(launch_qr_grid<T>(op, w, m.n, n.n, s, &served));
+    if (!served && m.n <= 512 && n.n <= 64)
+        GPU_TRY(launch_qr_twice<T>(op, w, s, &served));
+    if (served)
+        return MOAO_OK;
     return op == GEQRF    ? start<T, GEQRF>(q, count, m.n, n.n, k, s)
            : op == FULL_Q ? start<T, FULL_Q>(q, count, m.n, n.n, k, s)
                           : start<T, ONLY_R>(q, count, m.n, n.n, k, s);
@@ -328,7 +331,10 @@ status multiply(cudaStream_t s, char side, char trans, int64_t count, batch_dim 
     if (side == 'L' && m.n <= 512 && k.n <= 128) {
         const QrApply<T> w = {plain<T>(a), plain<T>(tau), plain<T>(c),  whole(m),
                               whole(n),    whole(k),      trans != 'N', count};
-        return launch_qr_apply<T>(w, m.n, s);
+        bool served;
+        GPU_TRY(launch_qr_apply<T>(w, m.n, s, &served));
+        if (served)
+            return MOAO_OK;
     }
     QrArgs<T> q = {};
     q.A = plain<T>(a);

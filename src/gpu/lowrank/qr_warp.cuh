@@ -163,11 +163,15 @@ template <class T> __device__ inline bool qr_pending(const Ref<T> &R) {
 }
 /* For matrices of up to 32 rows and columns; most: bound of both. op: the first three. */
 template <class T> status launch_qr_warp(int op, const QrWarpArgs<T> &a, int most, cudaStream_t s);
-/* The same for matrices of at most rows x cols, for which qr_grid_fits (qr_grid_kernel.cuh). */
+/* The same for matrices of at most rows x cols, for which qr_grid_fits (qr_grid_kernel.cuh).
+ * *served, here and below: whether a block has the shared memory; else nothing is done. */
 template <class T>
-status launch_qr_grid(int op, const QrWarpArgs<T> &a, int64_t rows, int64_t cols, cudaStream_t s);
+status launch_qr_grid(int op, const QrWarpArgs<T> &a, int64_t rows, int64_t cols, cudaStream_t s,
+                      bool *served);
 /* Of at most 512 x 64. */
-template <class T> status launch_qr_twice(int op, const QrWarpArgs<T> &a, cudaStream_t s);
+template <class T>
+status launch_qr_twice(int op, const QrWarpArgs<T> &a, cudaStream_t s, bool *served);
+constexpr size_t QR_TWICE_BYTES = 140 * 1024; /* of shared memory, at most */
 /* C := op(Q) C, the k vectors in A (m x k), C m x n; at most 512 rows. */
 template <class T> struct QrApply {
     Mat<T> A, tau, C;
@@ -175,17 +179,20 @@ template <class T> struct QrApply {
     bool trans;
     int64_t count;
 };
-template <class T> status launch_qr_apply(const QrApply<T> &a, int64_t rows, cudaStream_t s);
+template <class T>
+status launch_qr_apply(const QrApply<T> &a, int64_t rows, cudaStream_t s, bool *served);
 inline bool qr_grid_fits(int64_t rows, int64_t cols) {
     return (rows <= 128 && cols <= (rows <= 64 ? 64 : 128)) || (rows <= 256 && cols <= 64) ||
            (rows <= 512 && cols <= 32);
 }
 
+constexpr size_t QR_GRAM_BYTES = 128 * 1024; /* of shared memory for 96 columns, at most */
 /* What a grid of threads holds is done there in less time, but for tall ones with Q. */
 inline bool qr_gram_fits(int op, int64_t rows, int64_t cols) {
     const int64_t least = op == FULL_Q ? 129 : 513; /* rows */
     const bool tall = op == FULL_Q && rows >= 256 && cols > 16 && cols <= 32;
-    return cols <= (op == GEQRF ? 32 : 96) && rows >= (cols > 64 ? 2 : 4) * cols && rows >= least &&
+    const int64_t most = op == GEQRF ? 32 : QR_GRAM_BYTES <= gpu_shared_most() ? 96 : 64;
+    return cols <= most && rows >= (cols > 64 ? 2 : 4) * cols && rows >= least &&
            (tall || !qr_grid_fits(rows, cols));
 }
 
@@ -195,7 +202,8 @@ template <class T>
 status launch_qr_gram(int op, const QrWarpArgs<T> &a, int64_t cols, cudaStream_t s);
 /* Does qr with job 'R' leave matrices of at most rows x cols as they are? */
 inline bool qr_keeps(int64_t rows, int64_t cols) {
-    return qr_grid_fits(rows, cols) || (rows <= 512 && cols <= 64);
+    return qr_grid_fits(rows, cols) ||
+           (rows <= 512 && cols <= 64 && QR_TWICE_BYTES <= gpu_shared_most());
 }
 
 } // namespace lowrank

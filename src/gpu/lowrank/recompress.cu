@@ -250,7 +250,8 @@ struct Sum {
 
 /* Are Gram matrices tried? */
 bool by_gram(const Sum &q, int64_t width) {
-    return width <= SUM_GRAM_WIDTH && (q.cut->most <= SUM_GRAM_RANK || width <= SUM_GRAM_RANK);
+    return width <= (SUM_GRAM_BYTES <= gpu_shared_most() ? SUM_GRAM_WIDTH : SUM_GRAM_WIDTH / 2) &&
+           (q.cut->most <= SUM_GRAM_RANK || width <= SUM_GRAM_RANK);
 }
 
 /* Side 0 or 1 of a sum from matrix `first` on. */

@@ -253,13 +253,15 @@ status find_range(cudaStream_t s, const Call &c, const Layout<T> &w, int64_t fir
     k.count = count;
     if (!c.adaptive)
         GPU_TRY(fixed_ranges<T>(s, c, w, k, width));
-    const int way = !c.adaptive || c.m.n > 64 * WARPS ? RANGE_BLOCK
-                    : c.m.n <= 32 * WARPS             ? RANGE_GRID
-                                                      : RANGE_GRID_TALL,
+    const bool tall =
+        sketch_shared<T>((int)width, conflict_free(64 * WARPS), 2 * WARPS) <= gpu_shared_most();
+    const int way = !c.adaptive || c.m.n > (tall ? 64 : 32) * WARPS ? RANGE_BLOCK
+                    : c.m.n <= 32 * WARPS                           ? RANGE_GRID
+                                                                    : RANGE_GRID_TALL,
               warps = way == RANGE_GRID_TALL ? 2 * WARPS : WARPS;
     if (c.adaptive && c.m.n <= 4096) {
         k.ly = conflict_free(way == RANGE_BLOCK ? (int)c.m.n : 32 * warps);
-        k.ly = sketch_shared<T>((int)width, k.ly, warps) <= BLOCK_SHARED ? k.ly : 0;
+        k.ly = sketch_shared<T>((int)width, k.ly, warps) <= gpu_shared_most() ? k.ly : 0;
     }
     return batch::launch(way == RANGE_GRID        ? range_kernel<T, RANGE_GRID>
                          : way == RANGE_GRID_TALL ? range_kernel<T, RANGE_GRID_TALL>

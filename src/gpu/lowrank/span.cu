@@ -12,9 +12,10 @@ int64_t class_of(int64_t m, int64_t n) {
     return most <= 32 ? 32 : (most + 31) / 32 * 32;
 }
 /* Not where a large matrix may turn out to have a rank above 64, too large for it: that takes
- * longer than rotations alone. */
+ * longer than rotations alone; nor where a block has too little shared memory. */
 bool span_fits(int64_t order, int64_t most) {
-    return order <= (most > 64 ? 96 : 128);
+    const bool room = sizeof(double) * SpanPlace<128, 64>::DOUBLES <= gpu_shared_most();
+    return order <= (most > 64 || !room ? 96 : 128);
 }
 
 /* Places in the workspace: sizes, ranks and infos of what is left to rotations; their own. */

@@ -8,6 +8,8 @@ namespace lowrank {
 
 constexpr int SUM_GRAM_WIDTH = 128; /* most columns of [U U2] */
 constexpr int SUM_GRAM_RANK = 64;   /* largest rank asked for */
+/* Shared memory of a block for more than half of that width, at most. */
+constexpr size_t SUM_GRAM_BYTES = 180 * 1024;
 
 /* One of the two factors of a sum: F = [first * a, second * b]. */
 template <class T> struct SumSide {

@@ -342,6 +342,7 @@ template <class T> status start_cores(const SumGram<T> &a, cudaStream_t s) {
     return batch::launch(sum_core_kernel<T>, dim3((unsigned)a.count), 32 * WARPS, 0, s, a);
 }
 template <class T, int W, int RW> status start_results(const SumGram<T> &a, cudaStream_t s) {
+    static_assert(sizeof(double) * results_shared<W, RW>() <= SUM_GRAM_BYTES, "see by_gram");
     return batch::launch(sum_result_kernel<T, W, RW>, dim3((unsigned)a.count), 32 * WARPS,
                          sizeof(double) * results_shared<W, RW>(), s, a);
 }

@@ -345,9 +345,13 @@ __global__ void __launch_bounds__(C::THREADS, C::BLOCKS)
     }
 }
 
-/* For matrices of up to 128 rows and columns (CORE_MAX); blocks: how many, each with its part of
- * the workspace. */
-constexpr int CORE_MAX = 128;
+/* Rows and columns of the matrices that it serves, at most: 128, or 96 where a block has too little
+ * shared memory for more. */
+inline int core_max() {
+    return core_bytes<double, Core128<double>>() <= gpu_shared_most() ? Core128<double>::N
+                                                                      : Core96<double>::N;
+}
+/* blocks: how many, each with its part of the workspace. */
 template <class T>
 status launch_svd_core(const SvdArgs<T> &a, int most, int64_t blocks, cudaStream_t s);
 /* Elements of a block's part, and blocks of an SM. */

@@ -35,7 +35,7 @@ status svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int64_t 
     if (s.rows_max <= WARP_MAX || s.cols_max == 0)
         return launch_svd_warp<T>(s, s.rows_max, st);
     s.work = (T *)work;
-    if (s.rows_max <= CORE_MAX) {
+    if (s.rows_max <= core_max()) {
         const int64_t room = (int64_t)(lwork / (sizeof(T) * (size_t)svd_core_slot(s.rows_max))),
                       most = core_slots(s.rows_max, count);
         return launch_svd_core<T>(s, s.rows_max, room < most ? room : most, st);
@@ -48,8 +48,8 @@ status svd(cudaStream_t st, char jobu, char jobv, const batch_cut *cut, int64_t 
 
 /* A QR first, of sorted rows and columns, so that single values are as accurate as without. */
 static bool sorts_by_qr(int64_t rows, int64_t cols) {
-    return rows > lowrank::CORE_MAX && rows <= lowrank::BLOCK_ROWS && cols > 0 &&
-           cols <= lowrank::CORE_MAX / 2;
+    return rows > lowrank::core_max() && rows <= lowrank::BLOCK_ROWS && cols > 0 &&
+           cols <= lowrank::core_max() / 2;
 }
 
 size_t lowrank_gesvj_work(backend_type t, int64_t count, int64_t m, int64_t n) {
@@ -61,7 +61,7 @@ size_t lowrank_gesvj_work(backend_type t, int64_t count, int64_t m, int64_t n) {
         return lowrank::tall_work(t, count, rows, cols, false);
     if (sorts_by_qr(rows, cols))
         return lowrank::tall_work(t, count, rows, cols, true);
-    if (rows <= lowrank::CORE_MAX)
+    if (rows <= lowrank::core_max())
         return element *
                (size_t)(lowrank::svd_core_slot((int)rows) * lowrank::core_slots((int)rows, count));
     return t == BACKEND_D ? lowrank::wide_svd_work<double>(count, (int)rows, (int)cols)
@@ -92,11 +92,11 @@ status lowrank_right_vectors(cudaStream_t s, backend_type t, const batch_cut *cu
                                                 info, work, lwork, true);
 }
 
-/* A QR in registers, and rotations of a matrix of at most CORE_MAX: worth two more passes. */
+/* A QR in registers, and rotations of a matrix of at most core_max(): worth two more passes. */
 static bool goes_by_qr(int64_t m, int64_t n) {
     const int64_t rows = m > n ? m : n, cols = m > n ? n : m;
-    return rows > lowrank::CORE_MAX && rows <= 512 && cols > 0 &&
-           (cols <= lowrank::CORE_MAX / 2 || lowrank::qr_gram_fits(lowrank::FULL_Q, rows, cols));
+    return rows > lowrank::core_max() && rows <= 512 && cols > 0 &&
+           (cols <= lowrank::core_max() / 2 || lowrank::qr_gram_fits(lowrank::FULL_Q, rows, cols));
 }
 
 size_t lowrank_factor_svd_work(backend_type t, int64_t count, int64_t m, int64_t n) {

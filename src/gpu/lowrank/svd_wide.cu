@@ -54,7 +54,9 @@ template size_t wide_svd_work<float>(int64_t, int, int);
 
 template <class T>
 status launch_svd_wide(const SvdArgs<T> &a, void *work, size_t lwork, cudaStream_t s) {
-    const WidePlan p = wide_plan<T>(a.rows_max, a.cols_max);
+    WidePlan p = wide_plan<T>(a.rows_max, a.cols_max);
+    for (p.panel = p.rows; p.panel > 0 && wide_shared<T>(p, WARPS) > gpu_shared_most();)
+        p.panel = (p.panel - 1) / 32 * 32;
     const size_t shared = wide_shared<T>(p, WARPS);
     return in_chunks(a, p, chunk_most(a.count), work, lwork, [&](const WideArgs<T> &w) {
         const dim3 grid((unsigned)w.count);

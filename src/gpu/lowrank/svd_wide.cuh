@@ -14,7 +14,7 @@ namespace lowrank {
 template <class T> size_t wide_shared(const WidePlan &p, int warps) {
     return sizeof(double) * (size_t)(block_scratch(warps) + 4 + p.cols + round_up(p.rows, 4)) +
            sizeof(int) * (size_t)(4 + round_up(p.cols, 4)) +
-           sizeof(T) * (size_t)(3 * round_up(p.cols, 4) + panel_room(p.rows)) + 16;
+           sizeof(T) * (size_t)(3 * round_up(p.cols, 4) + panel_room(p.panel)) + 16;
 }
 template <class T>
 __device__ inline Svd<T> wide_svd(const WidePlan &p, const WidePlace<T> &q, unsigned char *shared,
@@ -27,7 +27,7 @@ __device__ inline Svd<T> wide_svd(const WidePlan &p, const WidePlace<T> &q, unsi
     s.flag = (int *)(s.key + round_up(p.rows, 4)), s.order = s.flag + 4;
     T *t = (T *)(s.order + round_up(p.cols, 4));
     s.flip = t, tau3 = t + round_up(p.cols, 4);
-    s.g.panel = tau3 + 2 * round_up(p.cols, 4), s.g.rows = p.rows;
+    s.g.panel = tau3 + 2 * round_up(p.cols, 4), s.g.rows = p.panel;
     s.row = q.row, s.col = q.col, s.tau1 = q.tau1, s.tau2 = q.tau2;
     s.X = q.X, s.W = q.W, s.L = q.L, s.J = q.J;
     s.ldx = s.ldw = p.ldx, s.ldl = s.ldj = p.ldc;

@@ -16,8 +16,8 @@
 
 #define THREADS 256 /* rows of a tile */
 #define CHUNK 16    /* most layers held at a time */
-#define SHARED                                                                                     \
-    (104 * 1024) /* bytes of radial functions of a block, of which two share a multiprocessor */
+/* Bytes of radial functions of a block, of which two share a multiprocessor of Hopper. */
+#define MOST_SHARED ((size_t)104 * 1024)
 
 /* Position of sensor w on a layer [m]: c p + offset. False: it does not see the layer. */
 static __device__ bool on_layer(const gpu_cov_layer &l, const gpu_cov_sensor &w, bool aimed,
@@ -421,7 +421,9 @@ static status launch(cudaStream_t stream, gpu_cov_means *p, double farthest,
         (gradient_interval(&any, far2 > host->near2 ? far2 : host->near2, &m) + 1) * each;
     int blocks = 0;
     p->intervals = needed < GRADIENT_INTERVALS * each ? needed : GRADIENT_INTERVALS * each;
-    p->deep = SHARED / layer_bytes<T, F>(p->intervals);
+    const size_t left = gpu_shared_most() - sizeof(tile<T, COLS>),
+                 room = left < MOST_SHARED ? left : MOST_SHARED;
+    p->deep = (int)room / layer_bytes<T, F>(p->intervals);
     p->deep = p->deep < 1 ? 1 : p->deep > CHUNK ? CHUNK : p->deep;
     const int bytes = p->deep * layer_bytes<T, F>(p->intervals);
     for (int i = 0; i < p->njob; i++) {
@@ -430,8 +432,7 @@ static status launch(cudaStream_t stream, gpu_cov_means *p, double farthest,
     }
     if (blocks == 0)
         return MOAO_OK;
-    CUDA_TRY(cudaFuncSetAttribute(fill_means<T, RA, CA, COLS>,
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    GPU_TRY(gpu_allow_shared((const void *)fill_means<T, RA, CA, COLS>, (size_t)bytes));
     fill_means<T, RA, CA, COLS><<<blocks, THREADS, bytes, stream>>>(*p);
     LAUNCHED();
     return MOAO_OK;

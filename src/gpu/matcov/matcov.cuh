@@ -4,7 +4,7 @@
 #define MOAO_GPU_MATCOV_CUH
 
 #include "backend/backend_matcov.h"
-#include "gpu/core/error.cuh"
+#include "gpu/core/capability.h"
 #include <cuda_runtime.h>
 
 /* Table of the scale-free structure functions: polynomials on 2^bits intervals of each octave of

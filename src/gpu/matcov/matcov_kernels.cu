@@ -365,8 +365,7 @@ static status launch_sum(cudaStream_t stream, gpu_cov_edges *p) {
         blocks +=
             (p->job[i].nre + T::rows - 1) / T::rows * ((p->job[i].nce + T::cols - 1) / T::cols);
     }
-    CUDA_TRY(cudaFuncSetAttribute(sum_edges<P, R, C, WARP_ROWS, BLOCKS>,
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    GPU_TRY(gpu_allow_shared((const void *)sum_edges<P, R, C, WARP_ROWS, BLOCKS>, (size_t)bytes));
     if (blocks == 0)
         return MOAO_OK;
     sum_edges<P, R, C, WARP_ROWS, BLOCKS><<<blocks, THREADS, bytes, stream>>>(*p);

@@ -529,8 +529,7 @@ static status launch(cudaStream_t stream, const gpu_cov_pairs *p) {
         (int64_t)((p->job.nr + THREADS - 1) / THREADS) * ((p->job.nc + COLS - 1) / COLS);
     if (blocks == 0)
         return MOAO_OK;
-    CUDA_TRY(cudaFuncSetAttribute(fill_pairs<MEANS, ROWS, COLS, BLOCKS>,
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    GPU_TRY(gpu_allow_shared((const void *)fill_pairs<MEANS, ROWS, COLS, BLOCKS>, (size_t)bytes));
     fill_pairs<MEANS, ROWS, COLS, BLOCKS><<<(unsigned)blocks, THREADS, bytes, stream>>>(*p);
     LAUNCHED();
     return MOAO_OK;

@@ -313,12 +313,9 @@ static void close_imager(backend_imager *b) {
 }
 
 static status fill_imager(backend_imager *b, const psf_model *m) {
-    int most;
-    CUDA_TRY(
-        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, b->ctx->device));
     set_sizes(&b->d, m);
     b->point_row = m->point_row;
-    if (gpu_psf_shared(&b->d) + 1024 > (size_t)most)
+    if (gpu_psf_shared(&b->d) + 1024 > gpu_shared_most())
         return status_fail(MOAO_INPUT,
                            "PSF grid of %d pixels: too large for a GPU; reduce the oversampling",
                            m->N);

@@ -4,7 +4,7 @@
 #define MOAO_GPU_PSF_CUH
 
 #include "backend/backend_psf.h"
-#include "gpu/core/error.cuh"
+#include "gpu/core/capability.h"
 #include "psf/psf_formula.h"
 #include <cuda_runtime.h>
 #include <cufft.h>

@@ -322,9 +322,7 @@ size_t gpu_psf_shared(const gpu_psf *d) {
 }
 
 status gpu_psf_prepare(const gpu_psf *d) {
-    CUDA_TRY(cudaFuncSetAttribute(half_peak_radius, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  (int)gpu_psf_shared(d)));
-    return MOAO_OK;
+    return gpu_allow_shared((const void *)half_peak_radius, gpu_psf_shared(d));
 }
 
 status gpu_psf_finish(cudaStream_t stream, const gpu_psf *d) {

@@ -53,22 +53,29 @@ static __global__ void along_rows(gpu_psf d, int j0, int first, const double *__
 }
 
 /* ---- z[i][x'] = sum_a IF_a(x') g[i][a] for all points x', a block for each i: a warp takes a row
- * of the lattice at a time */
-static __global__ void spread(gpu_psf d) {
-    extern __shared__ double grid[]; /* [side][side], then [SPREAD_WARPS][side] */
+ * of the lattice at a time. The grid of actuators of large telescopes has no room in shared memory
+ * and is read where it lies. */
+static __device__ inline double actuator(const gpu_psf &d, const double *g, int i) {
+    return d.at[i] < 0 ? 0 : g[d.at[i]];
+}
+template <bool STAGED> static __global__ void spread(gpu_psf d) {
+    extern __shared__ double grid[]; /* STAGED: [side][side]; then [SPREAD_WARPS][side] */
     const double *g = d.g + (int64_t)blockIdx.x * d.nact;
     double *z = d.z + (int64_t)blockIdx.x * d.np;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    double *part = grid + d.side * d.side + warp * d.side;
-    for (int i = threadIdx.x; i < d.side * d.side; i += blockDim.x)
-        grid[i] = d.at[i] < 0 ? 0 : g[d.at[i]];
-    __syncthreads();
+    double *part = grid + (STAGED ? d.side * d.side : 0) + warp * d.side;
+    if (STAGED) {
+        for (int i = threadIdx.x; i < d.side * d.side; i += blockDim.x)
+            grid[i] = actuator(d, g, i);
+        __syncthreads();
+    }
     for (int j = warp; j < d.lattice; j += SPREAD_WARPS) {
         const int y0 = least_row(d, j), y1 = end_row(d, j);
         for (int x = lane; x < d.side; x += 32) {
             double sum = 0;
             for (int y = y0; y < y1; y++)
-                sum += d.if_y[j * d.side + y] * grid[y * d.side + x];
+                sum += d.if_y[j * d.side + y] *
+                       (STAGED ? grid[y * d.side + x] : actuator(d, g, y * d.side + x));
             part[x] = sum;
         }
         __syncwarp();
@@ -128,8 +135,12 @@ status gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row
                      int64_t ldy, const double *ct, int64_t ldct, double *sum, float *pairwise) {
     const int blocks = (d->nact + THREADS - 1) / THREADS,
               across = (d->nsep + THREADS - 1) / THREADS;
-    const int shared = (d->side + SPREAD_WARPS) * d->side * (int)sizeof(double);
-    CUDA_TRY(cudaFuncSetAttribute(spread, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+    const size_t line = (size_t)d->side * sizeof(double), parts = SPREAD_WARPS * line,
+                 whole = d->side * line + parts;
+    const bool staged = whole <= gpu_shared_most();
+    const size_t shared = staged ? whole : parts;
+    GPU_TRY(gpu_allow_shared(staged ? (const void *)spread<true> : (const void *)spread<false>,
+                             shared));
     CUDA_TRY(cudaMemsetAsync(sum, 0, (size_t)d->nsep * d->nsep * sizeof *sum, stream));
     for (int j = 0, end; j < d->lattice; j = end) {
         end = j + PSF_ROWS < d->lattice ? j + PSF_ROWS : d->lattice;
@@ -138,7 +149,10 @@ status gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row
             continue;
         along_columns<<<dim3(blocks, d->side, end - j), THREADS, 0, stream>>>(*d, j, y, ldy);
         along_rows<<<dim3(blocks, np), THREADS, 0, stream>>>(*d, j, point_row[j], ct, ldct);
-        spread<<<np, 32 * SPREAD_WARPS, shared, stream>>>(*d);
+        if (staged)
+            spread<true><<<np, 32 * SPREAD_WARPS, shared, stream>>>(*d);
+        else
+            spread<false><<<np, 32 * SPREAD_WARPS, shared, stream>>>(*d);
         add_pairs<<<dim3(across, 2 * d->lattice + 1), THREADS, 0, stream>>>(*d, j, end, sum);
         if (pairwise)
             keep_pairs<<<dim3(gpu_ceil(d->np, THREADS), np), THREADS, 0, stream>>>(*d, point_row[j],
