@@ -175,7 +175,7 @@ bool gpu_has_code(int d, char *why, size_t len) {
 
 status gpu_check_code(int d) {
     cudaFuncAttributes code;
-    char why[400];
+    char why[800];
     const cudaError_t e = cudaFuncGetAttributes(&code, probe_kernel);
     if (e == cudaSuccess)
         return MOAO_OK;
