@@ -334,12 +334,13 @@ def check_lint(python):
 def check_gpu():
     """The CUDA plugin and the recorder of what a GPU does compile, where there is a compiler for them; the plugin
     shows its two entries and nothing else. Unless the plugin is up to date, one is made with as little optimisation as
-    its compiler knows, which takes a third of the time, in a folder of its own, where no program looks for it."""
+    its compiler knows, which takes a third of the time, in a folder of its own, where no program looks for it: for the oldest
+    GPU that is served, which lacks instructions of later ones (all of them: make check-architectures)."""
     make = ["make", "--no-print-directory", "-j%d" % (os.cpu_count() or 1)]
     apart = [] if run(make + ["-q", "gpu"], 60)[0] == 0 else ["B=build/check-gpu"]
     nvcc = re.search(r"^NVCC +(/.*)$", run(make + ["info"], 60)[1], re.M)
     quick = "--Ofast-compile=max" if nvcc and "Ofast-compile" in run([nvcc.group(1), "--help"], 60)[1] else "-G"
-    code, text = run(make + apart + ["gpu", "gpu-busy"], TIMEOUT["check"] * 2, environment(NVCCFLAGS=quick))
+    code, text = run(make + apart + ["gpu", "gpu-busy"], TIMEOUT["check"] * 2, environment(NVCCFLAGS=quick, GPU_ARCH="80"))
     if code == 0 and "nvcc not found" in text or "no CUDA sources" in text:
         return one("CUDA plugin", True, note=text.strip().splitlines()[-1])
     if code != 0:

@@ -1,6 +1,7 @@
 # What belongs to the GPU plugin and to the library of dense operations; included by the Makefile.
 #   make gpu          build/libmoao_gpu.so (needs nvcc, no GPU; GPU_ARCH: Makefile)     make check-gpu   every test of the operations, on a GPU
 #   make bench-gpu    ours, the vendor's and the ceiling            make install     installs the library too
+#   make check-architectures   kernels compiled for every GPU that is served (minutes)
 #   make gpu-busy     a library that records when the GPU works (scripts/gpu-busy.py)
 # the plugin has a status_set of its own, and shows nothing but its entry
 NVCCFLAGS += -Xcompiler -fvisibility=hidden -DMOAO_PUBLIC=
@@ -21,7 +22,7 @@ gpu_bench := $(patsubst %.cu,$(B)/%,$(wildcard bench/gpu/bench_*.cu))
 # the tests of the operations are the same programs on every backend
 linalg_test := $(filter $(B)/tests/unit/test_linalg_% $(B)/tests/unit/test_backend_% $(B)/tests/unit/test_tlr_% $(B)/tests/unit/test_hier_% $(B)/tests/unit/test_library_batched $(B)/tests/mpi/test_small_cases,$(tests))
 
-.PHONY: gpu-tests gpu-bench gpu-busy check-gpu bench-gpu install-linalg
+.PHONY: check-architectures gpu-tests gpu-bench gpu-busy check-gpu bench-gpu install-linalg
 gpu-tests: gpu $(gpu_test) $(linalg_test)
 gpu-bench: gpu $(gpu_bench) $(B)/bench/bench_filter
 
@@ -39,6 +40,13 @@ $(B)/bench/gpu/bench_tlr: $(B)/%: %.cu $(B)/bench/gpu/tlr_case.o $(B)/libmoao.a
 	$(Q)$(NVCC) -std=c++17 -O2 $(GENCODE) -Xcompiler -fopenmp $(short) -Isrc -Isrc/linalg/include -MMD -MP -MF $@.d -c $< -o $@.o
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $@.o $(filter %.o %.a,$^) -L$(lastword $(cuda_home))/lib64 $(CUDA_LIBS) -lcudart_static -lrt -lstdc++ $(ALL_LIBS) -lpthread
 
+# every kernel for every GPU that is served; `make check` compiles for the oldest one, which has the fewest instructions
+quick_nvcc = $(if $(shell $(NVCC) --help | grep -e --Ofast-compile),--Ofast-compile=max,-O1)
+own_arch = 90 $(if $(shell $(NVCC) --list-gpu-code | grep -x sm_120),100 120)
+check-architectures:
+	@$(if $(NVCC),NVCCFLAGS=$(quick_nvcc) \
+	  GENCODE="$(foreach a,80 86 89,-gencode arch=compute_80$(comma)code=sm_$(a)) $(foreach a,$(own_arch),-gencode arch=compute_$(a)$(comma)code=sm_$(a))" \
+	  $(MAKE) --no-print-directory B=$(B)/architectures gpu,echo "check-architectures: nvcc not found")
 check-gpu: gpu-tests
 	@scripts/check-gpu.sh $(B)
 bench-gpu: gpu-bench

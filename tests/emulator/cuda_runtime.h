@@ -148,10 +148,10 @@ inline cudaError_t cudaDeviceGetAttribute(int *value, int which, int) {
         *value = (int)emulator::shared_most();
         break;
     case cudaDevAttrComputeCapabilityMajor:
-        *value = EMULATED_ARCH / 100;
+        *value = emulator::capability() / 10;
         break;
     case cudaDevAttrComputeCapabilityMinor:
-        *value = EMULATED_ARCH / 10 % 10;
+        *value = emulator::capability() % 10;
         break;
     case cudaDevAttrL2CacheSize:
         *value = 50 << 20;
@@ -162,7 +162,7 @@ inline cudaError_t cudaDeviceGetAttribute(int *value, int which, int) {
     return cudaSuccess;
 }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
-    *p = {"emulator", EMULATED_ARCH / 100, EMULATED_ARCH / 10 % 10};
+    *p = {"emulator", emulator::capability() / 10, emulator::capability() % 10};
     return cudaSuccess;
 }
 template <class Kernel> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, Kernel *) {

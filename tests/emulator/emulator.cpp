@@ -44,6 +44,12 @@ emulator_switch:
 
 namespace emulator {
 alignas(128) unsigned char shared_memory[SHARED_MOST + SHARED_WATCHED];
+int capability() {
+    const char *named = getenv("MOAO_EMULATOR_CAPABILITY");
+    int major, minor;
+    return named && sscanf(named, "%d.%d", &major, &minor) == 2 ? 10 * major + minor
+                                                                : EMULATED_ARCH / 10;
+}
 size_t shared_most() {
     static const size_t most = [] {
         const char *named = getenv("MOAO_EMULATOR_SHARED");

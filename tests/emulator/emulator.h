@@ -37,6 +37,8 @@ extern unsigned char shared_memory[SHARED_MOST + SHARED_WATCHED];
 /* What a block may have: SHARED_MOST, or the KiB of MOAO_EMULATOR_SHARED (99 of an RTX 4090, 163 of
  * an A100). */
 size_t shared_most();
+/* The compute capability of the device, times ten: EMULATED_ARCH, or MOAO_EMULATOR_CAPABILITY. */
+int capability();
 
 /* Where threads meet; those who meet must be in the same kind of operation. */
 enum meeting { BARRIER, BARRIER_OR, SYNCWARP, SHUFFLE, SHUFFLE_XOR, BALLOT, TENSOR, MATRICES };

@@ -4,6 +4,7 @@
 #include "linalg/core/backend_own.h"
 #include "moao/backend_sparse.h"
 #include "gpu/batch/batch_gpu.h"
+#include "gpu/core/capability.h"
 #include "gpu/core/common.cuh"
 #include "gpu/dense/sparse_gpu.h"
 #include "gpu/dense/split_gpu.h"
@@ -198,7 +199,7 @@ extern "C" status split_hopper(backend_ctx *, const split_products *, const spli
 }
 
 extern "C" __attribute__((visibility("default"))) const backend *
-moao_gpu_backend(__typeof__(status_set) *set, char *, size_t) {
+moao_gpu_backend(__typeof__(status_set) *set, char *why, size_t len) {
     report = set;
-    return &emulated;
+    return gpu_has_code(0, why, len) ? &emulated : NULL;
 }

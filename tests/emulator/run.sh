@@ -11,6 +11,9 @@ limit=${MOAO_EMULATOR_LIMIT:-900} failed=0
 export MOAO_TEST_BACKEND=gpu MOAO_TEST_SMALL=1 MOAO_GPU_PLUGIN="$PWD/$emulator/libmoao_gpu.so"
 export LD_LIBRARY_PATH="$PWD/$emulator${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+# a device that the plugin has no code for
+refused=$(MOAO_EMULATOR_CAPABILITY=7.5 "$build/moao" --version | grep "GPU 0, emulator (compute 7.5): this plugin has code for 8.0, 9.0")
+[ -n "$refused" ] && echo "ok      a GPU without code is refused by name" || { echo "FAILED  a GPU without code is not refused" && failed=1; }
 for test in "$@"; do
     log=$emulator/$test.log from=$(date +%s)
     timeout "$limit" "$build/tests/unit/$test" >"$log" 2>&1

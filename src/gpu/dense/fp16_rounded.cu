@@ -285,7 +285,15 @@ status make(const backend_ctx *ctx, char tb, int64_t k, const fp16_product *p, i
 
 /* --- by cuBLAS */
 
-#define KEPT ((int64_t)8 << 20) /* entries of C that the second-level cache keeps */
+/* Entries of C that the second-level cache keeps: of 50 MiB, and of what a device has where that is
+ * less. */
+static int64_t kept_entries(const backend_ctx *ctx) {
+    const int64_t of_hopper = (int64_t)8 << 20;
+    gpu_capability is;
+    if (gpu_capability_of(ctx->device, &is) != MOAO_OK)
+        return of_hopper;
+    return gpu_min(of_hopper, (int64_t)is.l2 * 4 / 25);
+}
 
 static status pieces(backend_ctx *ctx, char ta, char tb, int64_t m, int64_t n, int64_t k,
                      float alpha, const fp16_product *p, int64_t lda, int64_t ldb, float beta,
@@ -304,7 +312,7 @@ static status pieces(backend_ctx *ctx, char ta, char tb, int64_t m, int64_t n, i
 static status by_pieces(backend_ctx *ctx, char ta, char tb, int64_t m, int64_t n, int64_t k,
                         float alpha, int count, const fp16_product *p, int64_t lda, int64_t ldb,
                         float beta, float *c, int64_t ldc) {
-    const int64_t some = KEPT / m / 256 * 256, block = some > 256 ? some : 256;
+    const int64_t some = kept_entries(ctx) / m / 256 * 256, block = some > 256 ? some : 256;
     const bool once = count == 1 && k <= p->depth;
     status st = MOAO_OK;
     for (int64_t j = 0, w; j < n; j += w) {

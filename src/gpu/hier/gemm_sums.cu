@@ -13,8 +13,13 @@ namespace {
 using batch::Acc;
 
 constexpr int SLICE = 16, AHEAD = 3, LDK = SLICE + 4;
-constexpr int FEW_TILES = 264; /* two for each multiprocessor */
-constexpr int MANY_TILES = 528;
+/* Tiles that leave multiprocessors without work, and that do not: two and four for each. */
+inline int64_t few_tiles() {
+    return batch::resident(2);
+}
+inline int64_t many_tiles() {
+    return batch::resident(4);
+}
 
 /* ROWS x 16 numbers of which `rows` x `depth` are inside, zero elsewhere, by NT threads. ALONG:
  * element (r, k) lies at p[k + r ld] and goes to s[r LDK + k]; else at p[r + k ld], to s[k (ROWS +
@@ -431,7 +436,7 @@ status pick(const SumArgs<T> &a, int64_t count, int64_t most, int64_t inner, cud
         if (tall > 0 && resident::pays(tall, a.nvec, count, most, inner))
             return resident_pick<LEFT>(tall, a, count, most, inner, s);
         const int64_t tiles = count * ((most + stream::ROWS - 1) / stream::ROWS);
-        const bool few = tiles * ((a.nvec + 63) / 64) < MANY_TILES && a.nvec <= 256;
+        const bool few = tiles * ((a.nvec + 63) / 64) < many_tiles() && a.nvec <= 256;
         if (a.nvec <= 16)
             return streamed<LEFT, 1, true>(a, count, most, s);
         if (a.nvec <= 32)
@@ -440,7 +445,7 @@ status pick(const SumArgs<T> &a, int64_t count, int64_t most, int64_t inner, cud
             return streamed<LEFT, 4, true>(a, count, most, s);
         /* ranks by up to 64 columns, and leaves that would leave half of a tile of 128 rows empty
          */
-        if ((most <= 48 && a.nvec <= 64 && count >= FEW_TILES) || most > 128)
+        if ((most <= 48 && a.nvec <= 64 && count >= few_tiles()) || most > 128)
             return streamed<LEFT, 4, false>(a, count, most, s);
     }
     if (a.nvec <= 16)
@@ -448,7 +453,7 @@ status pick(const SumArgs<T> &a, int64_t count, int64_t most, int64_t inner, cud
     /* too few tiles of the wide kernels for the device: shorter chains of slices */
     const int64_t high = most <= 32 ? 32 : most <= 64 ? 64 : 128;
     const int64_t tiles = count * ((most + high - 1) / high) * ((a.nvec + 63) / 64);
-    if (tiles < FEW_TILES || a.nvec <= 32)
+    if (tiles < few_tiles() || a.nvec <= 32)
         return deep<T, LEFT>(a, count, most, s);
     return most <= 32   ? wide<T, LEFT, 1, 4>(a, count, most, s)
            : most <= 64 ? wide<T, LEFT, 2, 2>(a, count, most, s)

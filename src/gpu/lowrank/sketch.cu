@@ -303,8 +303,8 @@ status run(cudaStream_t s, const Call &c, int64_t columns_most, void *work, size
     const bool keeps = qr_keeps(c.n.n, width), gram = qr_gram_fits(FULL_Q, c.n.n, width),
                direct = c.adaptive && c.svd_left == 'S' && (keeps || gram);
     const size_t left = lwork - (size_t)((char *)w.rest - (char *)work);
-    status rc =
-        batch::launch(random_kernel<T>, dim3(264), 256, 0, s, w.omega, c.n.n, width, c.seed);
+    status rc = batch::launch(random_kernel<T>, dim3((unsigned)batch::resident(2)), 256, 0, s,
+                              w.omega, c.n.n, width, c.seed);
     for (int64_t first = 0; first < c.count && rc == MOAO_OK; first += chunk) {
         const int64_t now = c.count - first < chunk ? c.count - first : chunk;
         rc = find_range<T>(s, c, w, first, now, width);
