@@ -9,7 +9,7 @@ LDFLAGS_GPU += -Xlinker --version-script=src/gpu/exports.map
 GPU_LIBS += -lcublas -lcufft
 # with other flags or targets everything is compiled anew
 nvcc_flags := $(strip $(NVCC) $(NVCCFLAGS) $(GENCODE))
-$(if $(NVCC),$(shell [ "$$(cat $(B)/nvcc-flags 2>/dev/null)" = '$(nvcc_flags)' ] || rm -f $(B)/nvcc-flags))
+$(if $(filter gpu gpu-% check-gpu bench-gpu $(B)/%gpu.so $(B)/%.cu.o,$(MAKECMDGOALS)),$(shell [ "$$(cat $(B)/nvcc-flags 2>/dev/null)" = '$(nvcc_flags)' ] || rm -f $(B)/nvcc-flags))
 $(B)/nvcc-flags:
 	@mkdir -p $(@D); echo '$(nvcc_flags)' >$@
 CUDA_LIBS ?= -lcublas -lcusolver -lcufft
