@@ -139,7 +139,7 @@ class Import(unittest.TestCase):
         path = self.write("system.ini", TIPTOP)
         code, text = self.moao("import", "system.ini", "-o", "system.yaml")
         self.assertEqual(code, 0, text)
-        for word in ("telescope.PathPupil = 'pupil.fits': the file is not there", "RTC.LoopGain_HO = 0.4: open loop",
+        for word in ("telescope.PathPupil = 'pupil.fits': the file is not there", "DM.NumberActuators = [17, 20]",
                      "sensor_HO.Algorithm = 'wcog'"):
             self.assertIn("left out: " + word, text)
         self.assertNotIn("NoiseVariance", text)
@@ -157,7 +157,7 @@ class Import(unittest.TestCase):
         for key, value in {"altitude": 90000, "nssp": 16, "photons": 150, "ron": 0.5, "excess_noise": 2, "pixel": 0.8, "field_stop": 6.4,
                            "lgs_width": 1.5, "lgs_depth": 0, "frame_time": 0.002, "wavelength": 0.589}.items():
             self.assertAlmostEqual(ho[key], value, msg=key)
-        for key, value in {"nssp": 2, "photons": 900, "background": 0.2, "pixel": 0.06, "wavelength": 1.65, "frame_time": 0.004, "delay": 0.01,
+        for key, value in {"nssp": 2, "photons": 900, "background": 0.2, "pixel": 0.06, "wavelength": 1.65, "frame_time": 0.004,
                            "field_stop": 1.2}.items():
             self.assertAlmostEqual(lo[key], value, msg=key)
         self.assertEqual((lo["spot"], ho["spot"]), ("corrected", "auto"))  # a mirror corrects the light of the natural star
@@ -165,7 +165,10 @@ class Import(unittest.TestCase):
         self.assertEqual(p["psf"]["wavelengths"], [1.65, 2.2])
         np.testing.assert_allclose(p["errors"]["jitter"], [10, 10], atol=1e-5)
         self.assertEqual((p["errors"]["static_rms"], p["errors"]["static_power"]), (60, 1.5))
-        self.assertAlmostEqual(p["loop"]["delay"] + p["loop"]["integration"] / 2, 2 / 500)  # 2 frames
+        self.assertEqual([p["loop"][k] for k in ("type", "frames", "rate")] + [float(p["loop"]["gain"])], ["integrator", 2, 500, 0.4])
+        self.assertEqual([p["loop"]["low"][k] for k in ("control", "modes", "type", "gain", "frames", "rate")],
+                         ["split", "tiptilt", "integrator", "optimal", 3, 250])
+        self.assertEqual([s["low_order"] for s in p["sensors"]], [False, False, True])
         layers = p["atmosphere"]["profiles"][0]["layers"]
         self.assertEqual((layers["wind_direction"], layers["L0"]), ([0, 90, -45], [30, 30, 30]))
         r0 = 0.976 * 500e-9 / (0.8 * 2 ** 0.2 / 206264.8)  # the seeing is that at 1 um: at 500 nm it is 2^(1/5) larger
@@ -173,6 +176,32 @@ class Import(unittest.TestCase):
         fits.PrimaryHDU(np.ones((16, 16), np.float32)).writeto(os.path.join(self.dir, "pupil.fits"))
         self.assertEqual(importers.read(path).parameters["telescope"]["pupil"], os.path.join(self.dir, "pupil.fits"))
         os.remove(os.path.join(self.dir, "pupil.fits"))
+
+    def test_tiptop_loops(self):
+        """Gains of both loops, three stars for plate scale, a rate that is no whole fraction; without the gain of high orders an open loop."""
+        def made(text):
+            return importers.read(self.write("loops.ini", text))
+
+        many = TIPTOP.replace("Zenith = [40.0]\nAzimuth = [270]", "Zenith = [40, 40, 40]\nAzimuth = [30, 150, 270]")
+        both = made(many + "LoopGain_LO = 0.2\n").parameters["loop"]
+        self.assertEqual((both["gain"], both["low"]["gain"], both["low"]["modes"]), (0.4, 0.2, "plate_scale"))
+        odd = made(TIPTOP.replace("SensorFrameRate_LO = 250.0", "SensorFrameRate_LO = 190"))
+        self.assertAlmostEqual(odd.parameters["loop"]["low"]["rate"], 500 / 3)
+        self.assertTrue(any("190 Hz are taken as 166.667 Hz" in n for n in odd.notes))
+        open_ = made(TIPTOP.replace("LoopGain_HO = 0.4", "LoopGain_LO = 0.3"))
+        self.assertAlmostEqual(open_.parameters["loop"]["delay"] + open_.parameters["loop"]["integration"] / 2, 2 / 500)  # 2 frames
+        lo = open_.parameters["sensors"][2]
+        self.assertAlmostEqual(lo["delay"], 0.01)
+        self.assertNotIn("low_order", lo)
+        self.assertIn(("RTC.LoopGain_LO = 0.3", "open loop, as LoopGain_HO is not given"), open_.left_out)
+        code, text = self.moao("import", "loops.ini", "-o", "loops.yaml")
+        self.assertEqual(code, 0, text)
+        with open(os.path.join(self.dir, "loops.ini"), "w", encoding="utf-8") as f:
+            f.write(many)
+        self.assertEqual(self.moao("import", "loops.ini", "-o", "many.yaml")[0], 0)
+        code, text = self.moao("check", "many.yaml")
+        self.assertEqual(code, 0, text)
+        self.assertIn("5 modes by 3 stars, split", " ".join(text.split()))
 
     def test_tiptop_variants(self):
         """A natural star alone, a noise variance, a turned jitter; keys in another case; values that do not fit have their line."""

@@ -58,7 +58,7 @@ class Static(unittest.TestCase):
         for c, stars, modes, mirrors in ((SMALL, [2], "focus", None), (WIDE, [3, 4, 5], "all", wide)):
             directions = [(d, 1.) for d in c["optimise"]["list"]]
             all_ = []
-            for control in ("split", "cascade", "independent"):
+            for control in ("split", "cascade", "independent") if c is SMALL else ("split", "cascade"):
                 truth = LowOrders(c, "points", stars, control, modes, mirrors=mirrors, directions=directions)
                 r = run(c, "loop.low.control=" + control, "loop.low.modes=" + modes, ranks=2 if control == "cascade" else 1)
                 for t, got in enumerate(rms(r)):
@@ -78,7 +78,7 @@ class Loops(unittest.TestCase):
         for slope in ("points", "gradient"):
             c = {**SMALL, "sensors": [{**s, "slope": slope} for s in SMALL["sensors"]]}
             own = run(c, "loop.delay=4 ms", "sensors[2].delay=10 ms", "sensors[2].frame_time=4 ms")
-            for more in ([], ["loop.lags=equivalent"]):
+            for more in ([], ["loop.lags=equivalent"]) if slope == "points" else ([],):
                 two = run(c, *loop("leaky", 1, 2, 500), *low("leaky", 1, 6, 500), *more)
                 self.assertLess(relative(two.quantity("VARIANCE"), own.quantity("VARIANCE")), 1e-9)
             self.assertGreater(relative(run(c, "loop.delay=4 ms").quantity("VARIANCE"), own.quantity("VARIANCE")), 1e-4)
@@ -96,7 +96,7 @@ class Loops(unittest.TestCase):
         standard errors, which are below 2 %; mean over the four frames of the slow one."""
         layer = {"r0": 0.15, "layers": {"altitude": [3000], "fraction": [1], "L0": 25, "wind_speed": [12], "wind_direction": [25]}}
         c = case(2, 4, ring(1, 0, 0, 4, 2e-3) + ring(1, 25, 60, 2, 2e-3, **STAR), [(0, 0)], 0., layer, mode="ltao")
-        count, held, rate, nframe, gains, frames = 1500, 4, 200, 48, (0.4, 0.5), (2, 1)
+        count, held, rate, nframe, gains, frames = 1000, 4, 200, 48, (0.4, 0.5), (2, 1)
         got = run(c, *loop("integrator", gains[0], frames[0], rate), *low("integrator", gains[1], frames[1], rate / held))
         truth = LowOrders(c, "points", [1], "split", directions=[((0, 0), 1.)], per_pitch=4)
         air, x, W = truth.layers[0], truth.x, truth.reconstructor(0)
@@ -172,7 +172,7 @@ class Loops(unittest.TestCase):
         for words, of in (([*loop(*slow)], slow), ([*loop(*fast)], fast), ([*loop(*fast), *low(*slow)], slow),
                           ([*loop(*slow), *low(*fast)], fast)):
             share = left(*of, 13)
-            for how in ("auto", "loop"):
+            for how in ("auto", "loop") if of is fast else ("auto",):
                 with tempfile.TemporaryDirectory() as tmp:
                     with open(os.path.join(tmp, "c.yaml"), "w", encoding="utf-8") as f:
                         json.dump(c, f)

@@ -273,12 +273,95 @@ static void test_sums(void **state) {
     }
 }
 
+static double moment(int n, const double *weight, double first, double step, int power) {
+    double sum = 0;
+    for (int k = 0; k < n; k++)
+        sum += weight[k] * pow(first + k * step, power);
+    return sum;
+}
+
+/* A loop of frames of 5 steps: weights by steps against the sum over pairs of step measured and
+ * step corrected; ages of two loops have the moments of the difference. */
+static void test_steps(void **state) {
+    (void)state;
+    loop_filter fast = filter(LOOP_INTEGRATOR, 0.4, 2, 500), f = {.type = LOOP_LEAKY,
+                                                                  .gain = 0.3,
+                                                                  .frames = 1,
+                                                                  .period = 0.01,
+                                                                  .held = 5,
+                                                                  .size = 1,
+                                                                  .step = 0.1,
+                                                                  .exact = true};
+    case_ok(loop_init(&f));
+    for (int age = 0; age < f.nstep; age++) {
+        double mean = 0, one = 0;
+        for (int k = 0; k < f.n; k++)
+            for (int i = 0; i < 5; i++) /* measured */
+                for (int p = 0; p < 5; p++)
+                    if (5 * k + p - i == age) {
+                        mean += f.h[k] / 25;
+                        one += p == 0 ? f.h[k] / 5 : 0;
+                    }
+        near(f.mean[age], mean, 1e-15);
+        near(f.one[age], one, 1e-15);
+    }
+    for (double speed = 0.5; speed < 1000; speed *= 7) {
+        loop_ages a, b;
+        loop_gaps g;
+        case_ok(loop_ages_init(&fast, speed, &a));
+        case_ok(loop_ages_init(&f, speed, &b));
+        case_ok(loop_gaps_init(&a, &b, &g));
+        assert_true(g.n <= loop_count_gaps(&fast, &f, speed));
+        double got[3] = {0}, of_a[3], of_b[3];
+        for (int p = 0; p < 3; p++) {
+            for (int k = 0; k < g.n; k++)
+                got[p] += g.weight[k] * pow(g.age[k], p);
+            of_a[p] = moment(fast.n, fast.h, 0, fast.period, p);
+            of_b[p] = moment(f.nstep, f.mean, 0, f.period / 5, p);
+        }
+        near(got[0], 1, 1e-11);
+        near(got[1] / (of_b[1] - of_a[1]), 1, 1e-10);
+        near(got[2] / (of_b[2] - 2 * of_a[1] * of_b[1] + of_a[2]), 1, 1e-10);
+        loop_gaps_free(&g);
+        loop_ages_free(&a);
+        loop_ages_free(&b);
+    }
+    loop_filter slow = {.type = LOOP_LEAKY, .gain = 0.01, .frames = 2, .period = 1, .held = 100};
+    assert_int_equal(loop_init(&slow), MOAO_INPUT);
+    assert_non_null(strstr(status_message(), "frames of the faster loop, more than"));
+    status_clear();
+    loop_free(&slow);
+    loop_free(&f);
+    loop_free(&fast);
+}
+
+/* |E|^2 by the sum over h, and 0 for what does not move. */
+static void test_rejection(void **state) {
+    (void)state;
+    for (int type = LOOP_INTEGRATOR; type <= LOOP_LEAKY; type++)
+        for (double frames = 1; frames < 3; frames += 0.6) {
+            loop_filter f = filter(type, 0.35, frames, 200);
+            near(loop_rejection(&f, 0), 0, 0);
+            for (double at = 1; at < 150; at *= 3) {
+                double re = 0, im = 0;
+                const double x = M_PI * at * f.period, box = sin(x) / x;
+                for (int k = 0; k < f.n; k++) {
+                    re += f.h[k] * cos(2 * x * k);
+                    im -= f.h[k] * sin(2 * x * k);
+                }
+                near(loop_rejection(&f, at), 1 - box * box * (2 * re - re * re - im * im), 1e-5);
+            }
+            loop_free(&f);
+        }
+}
+
 int main(int argc, char **argv) {
     MPI_Init(&argc, &argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_response),   cmocka_unit_test(test_stability),
         cmocka_unit_test(test_delay),      cmocka_unit_test(test_ages),
         cmocka_unit_test(test_pure_delay), cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_steps),      cmocka_unit_test(test_rejection),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     MPI_Finalize();

@@ -6,7 +6,9 @@ errors, no spectrum of windshake, no focus sensors; two targets, on the axis and
 computed at 1.65 um, since so coarse a mirror leaves nothing to compare there. Then the same with 100 times the photons and a read-out noise of 0.1 e-
 (quiet). Below each row the error terms on the axis [nm] of either program, where it has them.
 
-usage: compare_tiptop_files.py FOLDER [NAME...]      (of the environment; needs build/moao, python3-venv, and PyPI the first time)
+Loops are open in this program, with TIPTOP's delay, as in the table of docs/validation.md; --closed takes the file's gains.
+
+usage: compare_tiptop_files.py FOLDER [--closed] [NAME...]      (of the environment; needs build/moao, python3-venv, and PyPI the first time)
 """
 import os
 import re
@@ -31,6 +33,7 @@ NEEDS = ["numpy", "scipy", "sympy", "astropy", "matplotlib", "pyyaml"]
 FILES = {"ERIS": (2, 10), "ERIS_LGS": (2, 10), "SPHERE": (2, 5), "MUSE_LTAO": (4, 20), "dummy": (1, 10), "MAVIS": (4, 15), "MAVIStest": (4, 15),
          "HarmoniLTAO_1": (5, 10), "HarmoniLTAO_2": (5, 10), "HarmoniLTAO_3": (5, 10), "MORFEO": (5, 20)}
 VISIBLE = 1e-6  # wavelengths below [m]
+CLOSED = "--closed" in sys.argv[2:]
 TERMS = ("WFE_FIT", "WFE_ALIAS", "WFE_NOISE", "WFE_LAG", "WFE_TOMO")
 THEIRS = ("Fit", "Al", "N", "S", "Tomo", "ST", "McaoCone", "Extra", "Jitter", "Tot")
 DROPPED = {"telescope": ("PathPupil", "PathStaticOn", "PathApodizer", "PathStatModes", "windPsdFile", "glFocusOnNGS", "zCoefStaticOn", "PupilAngle")}
@@ -136,7 +139,10 @@ def both(python, text, quiet):
         path = os.path.join(folder, "case.ini")
         with open(path, "w", encoding="utf-8") as f:
             f.write(text)
-        made = importers.read(path)
+        loops = path[:-4] + "-loops.ini"
+        with open(loops, "w", encoding="utf-8") as f:
+            f.write(text if CLOSED else re.sub(r"(?m)^\s*LoopGain_HO\s*=.*$", "", text))
+        made = importers.read(loops)
         with open(path[:-4] + ".yaml", "w", encoding="utf-8") as f:
             # the width of spots counts in the noise alone
             f.write(made.text().replace("spot: corrected", "spot: full") if quiet else made.text())
@@ -155,7 +161,7 @@ def main():
     python = installed(os.path.abspath(sys.argv[1]))
     source = os.path.join(model(python)["value"][0], "perfTest")
     print("%-13s %7s %5s %4s  %-15s %-15s  %-15s %-15s  %s" % ("file", "coarser", "um", "off", "axis, noise", "off", "axis, quiet", "off", "seconds"))
-    for name in sys.argv[2:] or FILES:
+    for name in [w for w in sys.argv[2:] if w != "--closed"] or FILES:
         coarser, angle = FILES[name]
         with open(os.path.join(source, name + ".ini"), encoding="utf-8") as f:
             text = f.read()

@@ -1,7 +1,7 @@
 """TIPTOP's parameter files (.ini) with Shack-Hartmann sensors, by the keys that its documentation names.
 
-What TIPTOP simulates in closed loop is here open loop; its mirrors are those that all targets share, of mode ltao or mcao. The
-file says so. Units there: m, m (wavelengths), arcsec and degrees (directions), mas (pixels, jitter), Hz, frames.
+Its loops are here those of loop and loop.low where the file gives the gain of high orders, else an open loop with the delay; its
+mirrors are those that all targets share, of mode ltao or mcao. The file says so. Units there: m, m (wavelengths), arcsec and degrees (directions), mas (pixels, jitter), Hz, frames.
 """
 import ast
 import configparser
@@ -29,7 +29,7 @@ REASONS = {
            "OptimizationZenith": "one star: commands are fitted to its direction", "OptimizationAzimuth": "as OptimizationZenith",
            "OptimizationWeight": "as OptimizationZenith", "DmHeights": "in the pupil", "OptimizationConditioning": "dm.mu regularises the command matrix",
            "NumberReconstructedLayers": "the tomography knows every layer of the profile"},
-    "RTC": {"LoopGain_HO": "open loop", "LoopGain_LO": "open loop", "SensorFrameRate_Focus": "no focus sensors", "LoopDelaySteps_Focus": "no focus sensors",
+    "RTC": {"LoopGain_LO": "open loop, as LoopGain_HO is not given", "SensorFrameRate_Focus": "no focus sensors", "LoopDelaySteps_Focus": "no focus sensors",
             "LoopGain_Focus": "no focus sensors", "MMSE_Rec_LO": "one reconstructor for all"},
 }
 OF_A_SENSOR = {"Algorithm": "noise_model says what a centroid's noise is", "Modulation": "no pyramid", "Binning": "not used by Shack-Hartmann sensors",
@@ -256,6 +256,54 @@ def _mirror(ini, out, diameter, sensors):
     return p
 
 
+def _plate_scale(mode, optimise, stars):
+    """Whether three stars or more for low orders see tilts that differ over the field, which several mirrors correct."""
+    x, y = zip(*optimise["list"])
+    spread = [sum(a * b for a, b in zip(p, q)) for p, q in ((x, x), (y, y), (x, y))]
+    return mode == "mcao" and len(stars) > 2 and spread[0] * spread[1] - spread[2] ** 2 > 1e-6 * (spread[0] + spread[1]) ** 2
+
+
+def _low_loop(ini, out, rate, mirror, stars):
+    """loop.low, of the stars for low orders."""
+    own = ini.number("RTC", "SensorFrameRate_LO", 500.0, 1e-3)
+    ratio = max(rate / own, own / rate)
+    if abs(ratio - round(ratio)) > 1e-6 * ratio:
+        taken = rate / round(ratio) if own < rate else rate * round(ratio)
+        out.note("low orders: frames at %g Hz are taken as %g Hz, %g Hz over a whole number or times one" % (own, taken, rate))
+        own = taken
+    gain = ini.get("RTC", "LoopGain_LO")
+    if isinstance(gain, (int, float)) and not isinstance(gain, bool):
+        gain = ini.number("RTC", "LoopGain_LO", None, 1e-6)
+    else:
+        gain = "optimal"
+        out.note("low orders: the run finds their gain, as TIPTOP does; a number for loop.low.gain saves that")
+    for s in stars:
+        s.pop("delay", None)
+        s["low_order"] = True
+    modes = "plate_scale" if _plate_scale(mirror["mode"], mirror["optimise"], stars) else "tiptilt"
+    return {"control": "split", "modes": modes, "type": "integrator", "gain": gain,
+            "frames": max(ini.number("RTC", "LoopDelaySteps_LO", 2.0, 0), 1.0), "rate": own}
+
+
+def _loop(ini, out, mirror, sensors):
+    """{loop}: closed ones where the file has the gain of high orders, else an open one."""
+    rate = ini.number("RTC", "SensorFrameRate_HO", 500.0, 1e-3)
+    frames = ini.number("RTC", "LoopDelaySteps_HO", 2.0, 0)
+    gain = ini.number("RTC", "LoopGain_HO")
+    stars = [s for s in sensors if s["name"].startswith("LO ")]
+    if gain is None or gain <= 0:
+        if stars:
+            out.note("low-order sensors have a delay of their own, which is computed on CPUs; without the key delay they have the loop's, on GPUs too")
+            out.note("low-order sensors are sensors of the tomography")
+        out.note("open loop; the delay of %g frames is that of the middle of a frame to the middle of the mirror's hold" % frames)
+        return {"integration": 1 / rate, "delay": max(frames - 0.5, 0.0) / rate}
+    out.note("closed loop; frames of delay count from the middle of a frame to the middle of the mirror's hold")
+    loop = {"type": "integrator", "gain": gain, "frames": max(frames, 1.0), "rate": rate}
+    if stars:
+        loop["low"] = _low_loop(ini, out, rate, mirror, stars)
+    return loop
+
+
 def _rest(ini, out):
     """Whatever was not asked for, with its reason; what says nothing is not named."""
     for section in ini.parser.sections():
@@ -282,16 +330,14 @@ def read_tiptop(path, text):
     if str(kind).lower() != "shack-hartmann":
         ini.fail("sensor_HO", "WfsType", "%s: moao has Shack-Hartmann sensors alone" % kind)
     telescope, errors = _telescope(ini, out)
-    rate = ini.number("RTC", "SensorFrameRate_HO", 500.0, 1e-3)
-    frames = ini.number("RTC", "LoopDelaySteps_HO", 2.0, 0)
     sensors = _sensors(ini, out, "HO", telescope["diameter"], "HO")
     if ini.has("sensor_LO") and ini.has("sources_LO"):
         sensors += _sensors(ini, out, "LO", telescope["diameter"], "LO")
-        out.note("low-order sensors have a delay of their own, which is computed on CPUs; without the key delay they have the loop's, on GPUs too")
-        out.note("low-order sensors are sensors of the tomography; their stars are corrected (spot: corrected), for which a run is repeated until it knows their Strehl ratio")
+        out.note("stars of low-order sensors are corrected (spot: corrected), for which a run is repeated until it knows their Strehl ratio")
     elif all(s["type"] == "lgs" for s in sensors):
         out.note("no natural star: tip and tilt are not measured; add one for real ones")
     mirror = _mirror(ini, out, telescope["diameter"], sensors)
+    loop = _loop(ini, out, mirror, sensors)
     defaults, sensors = with_defaults(sensors)
     waves = ini.numbers("sources_science", "Wavelength")
     p = out.parameters
@@ -299,11 +345,10 @@ def read_tiptop(path, text):
     p["sensors"] = sensors
     p["targets"] = {"list": _polar(ini, "sources_science")}
     p["atmosphere"] = {"profiles": [_profile(ini, out)]}
-    p["loop"] = {"integration": 1 / rate, "delay": max(frames - 0.5, 0.0) / rate}
+    p["loop"] = loop
     p["psf"] = {"wavelengths": [round(w * 1e6, 9) for w in waves]}
     if errors:
         p["errors"] = errors
     out.note("mirrors that all targets share (mode: %s); without the lines mode, optimise, mirrors and output each target has a mirror of its own (MOAO)" % mirror["mode"])
-    out.note("open loop; the delay of %g frames is that of the middle of a frame to the middle of the mirror's hold" % frames)
     _rest(ini, out)
     return out
