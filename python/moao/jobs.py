@@ -25,10 +25,10 @@ def _slurm(*words: str) -> str:
 
 
 class Job:
-    """A submitted run. line: what was typed; id: its number; folder: of the results; log: what the job prints."""
+    """A submitted run. line: what was typed; id: its number; folder: of the results; log: what the job prints; case: as it was submitted."""
 
-    def __init__(self, line: Sequence[str], folder: str, number: Optional[str]):
-        self.words, self.folder, self.id = list(line), folder, number
+    def __init__(self, line: Sequence[str], folder: str, number: Optional[str], case: Any = None):
+        self.words, self.folder, self.id, self.case = list(line), folder, number, case
         self.log = folder + ".log"
 
     def __repr__(self):
@@ -73,6 +73,8 @@ class Job:
             state = self.state
             if state not in WAITING + RUNNING:
                 if self.finished:
+                    if self.case is not None:
+                        self.case._carry(self.folder)
                     return Run(self.folder)
                 raise MoaoError("job %s ended as %s without results: %s" % (self.id, state, self._last_line()))
             if end is not None and time.monotonic() > end:
@@ -102,7 +104,7 @@ def submit(case, folder: str, tasks: Optional[int], nodes: Optional[int], gpus: 
     scripts = folder_of("scripts")
     script = os.path.join(scripts or "", "moao-gpu.sbatch" if gpus else "moao.sbatch")
     if not os.path.isfile(script):
-        raise MoaoError("the batch script %s was not found beside the program" % os.path.basename(script))
+        raise MoaoError("the batch script %s was not found in share/moao/scripts of the program" % os.path.basename(script))
     plan = case.check(ranks=tasks, nodes=nodes, gpus=gpus or None, hours=hours)
     words: List[str] = ["sbatch", "--parsable", "--output=" + folder + ".log"] + _advised(plan.slurm)
     if gpus:
@@ -124,7 +126,7 @@ def submit(case, folder: str, tasks: Optional[int], nodes: Optional[int], gpus: 
         number = _slurm(*words).strip().split(";")[0]
     finally:
         os.environ.pop("MOAO") if old is None else os.environ.update(MOAO=old)
-    return Job(words, folder, number)
+    return Job(words, folder, number, case.copy())
 
 
 def _advised(line: str) -> List[str]:

@@ -243,7 +243,7 @@ def run_program(words: Sequence[str], on_event: Optional[Callable[[Event], None]
     if failure is not None:
         raise failure
     if interrupts:
-        raise KeyboardInterrupt("; ".join(errors + lines[-1:]) or "stopped")
+        raise KeyboardInterrupt("; ".join(errors or lines[-1:]) or "stopped")
     return Finished(code, "".join(p.output), errors, warnings, lines)
 
 

@@ -39,15 +39,17 @@ class Line:
 
 class Bar:
     """A bar of tqdm, in a notebook or a terminal."""
+    FORM = "{desc} {percentage:3.0f}%%|{bar}| %s"  # its postfix would begin with a comma
 
     def __init__(self):
         from tqdm.auto import tqdm
-        self.bar = tqdm(total=100, bar_format="{desc} {percentage:3.0f}%|{bar}|{postfix}", leave=False)
+        self.bar = tqdm(total=100, bar_format=self.FORM % "", leave=False)
 
     def show(self, done: Optional[float], left: Optional[float], step: str):
-        self.bar.set_description_str(step[:60], refresh=False)
+        if step:
+            self.bar.set_description_str(step[:60], refresh=False)
         if left is not None:
-            self.bar.set_postfix_str("%s left" % duration(left), refresh=False)
+            self.bar.bar_format = self.FORM % (duration(left) + " left")
         if done is not None:
             self.bar.n = round(100 * done, 1)
         self.bar.refresh()

@@ -72,6 +72,19 @@ class Case(unittest.TestCase):
         with self.assertRaisesRegex(moao.MoaoError, "unit"):
             case["telescope.diameter"] = 3 * u.kg
 
+    def test_copy(self):
+        """A copy says the same, with tables that were set or changed, and is a case of its own."""
+        case = self.case()
+        case.targets = Table({"x": [1, 2], "y": [3, 4], "label": ["a", "b"]})
+        case.stars["magnitude"][0] = 9.5
+        made = case.copy()
+        self.assertEqual(made.text, case.text)
+        self.assertEqual(list(made.targets["label"]), ["a", "b"])
+        made.targets["x"][0] = 7
+        made["telescope.zenith"] = 20
+        self.assertEqual((case.targets["x"][0], case["telescope.zenith"]), (1, 0))
+        self.assertEqual(made["targets.list"], [[7, 3], [2, 4]])
+
     def test_errors(self):
         """A mistake has file, line and column where the user has a file, and the key in any case; several come together."""
         with open(self.path("bad.yaml"), "w", encoding="utf-8") as f:
@@ -298,6 +311,7 @@ class Case(unittest.TestCase):
         text = p.communicate(timeout=60)[0]
         self.assertEqual(p.returncode, 0, text)
         self.assertRegex(text, r"interrupted: .*stopped.*the same call goes on")
+        self.assertNotIn("--resume", text)
         self.assertFalse(os.path.exists(os.path.join(self.path("stopped"), "maps.fits")))
         notes = []
         run = moao.Case(self.file).update({"output.psf": "none", "psf.residual": "sensor"}).run(ranks=1, folder=self.path("stopped"), progress=notes.append)
@@ -314,6 +328,7 @@ class Case(unittest.TestCase):
         os.environ["SLURM_CONF"] = cluster.env["SLURM_CONF"]
         self.addCleanup(os.environ.pop, "SLURM_CONF")
         case = self.case()
+        case.targets = Table({"x": [0, 10, -5, 3], "y": [0, 5, 5, -8], "label": list("abcd")})
         job = case.submit(self.path("job"), tasks=1, hours=1, options=["--mem-per-cpu=1"])
         self.assertIn("--time=1:00:00", job.line)
         bad = case.submit(self.path("file"), tasks=1, hours=1, options=["--mem-per-cpu=1"])
@@ -321,6 +336,7 @@ class Case(unittest.TestCase):
             f.write("in the way\n")
         run = job.wait(seconds=90, every=0.3)
         self.assertEqual((run.nt, job.state), (4, "COMPLETED"))
+        self.assertEqual(list(run.targets["label"]), list("abcd"))  # columns of the user's own
         with self.assertRaisesRegex(moao.MoaoError, "ended as .* without results: .*file"):
             bad.wait(seconds=60, every=0.3)
 

@@ -6,6 +6,7 @@ import glob
 import hashlib
 import importlib.util
 import json
+import math
 import os
 import re
 import shutil
@@ -137,6 +138,37 @@ class Plugin(unittest.TestCase):
                                  "^%s/nvidia/%s/" % (re.escape(site), folder))
         with self.assertRaisesRegex(SystemExit, r"the plugin needs libcublas.so.13, and \S+/cuda has 12.4"):
             self.placed((13, 12), self.dir + "/cuda")
+
+
+@unittest.skipIf(TOOLS, "scripts/install-deps.sh --package would install " + " ".join(TOOLS))
+class OlderGlibc(unittest.TestCase):
+    """Functions of libm in a wheel are those of older versions of glibc, and nothing else is changed."""
+
+    def test_bind(self):
+        """A program that takes exp of 2.29 and hypot of 2.35 where there is one takes both of 2.2.5 then, and computes the same; versions up to 2.28,
+        and those of other libraries, stay; a second call finds nothing to do."""
+        with mock.patch.object(sys, "path", [ROOT + "/packaging"] + sys.path):
+            older = importlib.import_module("older_glibc")
+        folder = tempfile.mkdtemp(prefix="moao-glibc-")
+        self.addCleanup(shutil.rmtree, folder)
+        with open(folder + "/a.c", "w", encoding="ascii") as f:
+            f.write('#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\nint main(int n, char **a) {\n    const double x = atof(a[1]);\n'
+                    '    (void)n;\n    printf("%.17g %.17g %.9g\\n", exp(x), hypot(x, 2.), expf((float)x));\n    return 0;\n}\n')
+        subprocess.run(["gcc", "-O0", "-o", folder + "/a", folder + "/a.c", "-lm"], check=True)
+
+        def taken():
+            text = subprocess.run(["objdump", "-T", folder + "/a"], stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+            return {n: older.number(v) for v, n in re.findall(r"\(?(GLIBC_[\d.]+)\)?\s+(\w+)$", text, re.M)}
+        before, said = taken(), call(folder + "/a", "0.7")
+        self.assertEqual([float(v) for v in said[1].split()][:2], [math.exp(0.7), math.hypot(0.7, 2)])
+        libm = dict(re.findall(r"(\S+) => (\S+)", call("ldd", folder + "/a")[1]))["libm.so.6"]
+        new = {n for n in ("exp", "hypot") if before[n] > older.OLDEST}
+        self.assertIn("exp", new)  # of 2.29
+        self.assertEqual(older.bind(folder + "/a", libm), {n: "GLIBC_2.2.5" for n in new})
+        self.assertEqual(taken(), {**before, **{n: (2, 2, 5) for n in new}})
+        self.assertEqual(call("env", "LD_BIND_NOW=1", folder + "/a", "0.7"), said)
+        self.assertEqual(older.bind(folder + "/a", libm), {})
+        self.assertEqual(older.name_hash("GLIBC_2.2.5"), 0x09691a75)  # as readelf -V and every loader have it
 
 
 @unittest.skipIf(TOOLS, "scripts/install-deps.sh --package would install " + " ".join(TOOLS))
