@@ -3,33 +3,41 @@
 #include "matcov/gradient_formula.h"
 #include "matcov/outline_formula.h"
 #include "matcov_host.cuh"
+#include "near.cuh"
 #include "outline.cuh"
 #include "structure.cuh"
 #include <cuda_fp16.h>
 
-/* A layer's structure function; the coarse table for results of type S. */
+/* A layer's structure function. */
 struct layer_function {
     const gpu_structure *tables;
     double kappa2;
-    char kolmogorov, coarse;
+    char kolmogorov;
 };
 
-template <class S>
-static __device__ __forceinline__ double structure_of(const S &table, double kappa2, double r2) {
-    const double least = __hiloint2double((1023 + S::first) << 20, 0);
+static __device__ __forceinline__ double structure_at(const layer_function &f, double r2) {
+    const double least = __hiloint2double((1023 + gpu_shape_finest::first) << 20, 0);
     double sum = 0.0;
     float rest = 0.0f;
-    add_structure(table, fma(kappa2, r2, least), 1.0, 1.0f, sum, rest);
+    add_structure(f.tables->finest[(int)f.kolmogorov], fma(f.kappa2, r2, least), 1.0, 1.0f, sum,
+                  rest);
     return sum + rest;
 }
 
-static __device__ __forceinline__ double structure_finest(const layer_function &f, double r2) {
-    return structure_of(f.tables->finest[(int)f.kolmogorov], f.kappa2, r2);
-}
-
-static __device__ __forceinline__ double structure_at(const layer_function &f, double r2) {
-    return f.coarse ? structure_of(f.tables->coarse[(int)f.kolmogorov], f.kappa2, r2)
-                    : structure_finest(f, r2);
+/* From the coarse table, whose first term loses what a float has no room for. */
+static __device__ __forceinline__ float structure_at(const layer_function &f, float r2) {
+    typedef gpu_shape_coarse S;
+    const int lowest = (127 + S::first) << S::bits, bits = 23 - S::bits;
+    const float s = fmaf((float)f.kappa2, r2, __int_as_float((127 + S::first) << 23));
+    const int digits = __float_as_int(s);
+    const int i = min((digits >> bits) - lowest, (int)S::intervals - 1);
+    const uint4 q = f.tables->coarse[(int)f.kolmogorov].quad[0][i];
+    const float t = __int_as_float(((digits << S::bits) & 0x7fffff) | 0x3f800000) - 1.5f;
+    const float first =
+        q.y == 0 ? 0.0f : __uint_as_float(__funnelshift_l(q.x, q.y, 3) - (896u << 23));
+    return fmaf(
+        t, fmaf(fmaf(__uint_as_float(q.x << 12), t, __uint_as_float(q.w)), t, __uint_as_float(q.z)),
+        first);
 }
 
 /* Where a layer has the place p of the pupil: at c p + of [m]. */
@@ -37,76 +45,174 @@ typedef struct {
     double c, of[2];
 } outline_place;
 
-/* e[axis of a + 2 axis of b] += factor times the covariance by nodes of set sa of outline ia with
- * those of set sb of outline ib, in units of the scale-free structure function. Nodes lane, lane +
- * lanes ... of a. */
-static __device__ inline void outline_sets(const layer_function &layer, const matcov_outline *a,
-                                           int sa, int ia, const outline_place *pa,
-                                           const matcov_outline *b, int sb, int ib,
-                                           const outline_place *pb, double factor, int lane,
-                                           int lanes, double e[4]) {
-    for (int i = a->first[sa][ia] + lane; i < a->first[sa][ia + 1]; i += lanes) {
-        const double x = pa->c * a->x[sa][i] + pa->of[0] - pb->of[0];
-        const double y = pa->c * a->y[sa][i] + pa->of[1] - pb->of[1];
-        double sum[2] = {0.0, 0.0};
-#pragma unroll 4 /* several nodes wait for their tables at a time */
-        for (int j = b->first[sb][ib]; j < b->first[sb][ib + 1]; j++) {
-            const double dx = x - pb->c * b->x[sb][j], dy = y - pb->c * b->y[sb][j];
-            const double d = structure_at(layer, dx * dx + dy * dy);
-            sum[0] += d * b->w[sb][0][j];
-            sum[1] += d * b->w[sb][1][j];
-        }
-        for (int k = 0; k < 4; k++)
-            e[k] -= 0.5 * factor * a->w[sa][k % 2][i] * sum[k / 2];
-    }
+#define THREADS 128
+#define WARP 32
+#define ALL 0xffffffffu
+#define LAYERS (3 * WARP) /* prepared at a time, and tested against a warp's box, one a lane */
+#define HELD 128          /* nodes of all sets of an outline in shared memory */
+
+/* Place, as a float less the outline's centre [m]; weights by axis [1/m]. */
+template <class T> struct alignas(16) outline_node { T x, y, w[2]; };
+
+/* Nodes of an outline, set by set. */
+template <class T> struct outline_nodes {
+    outline_node<T> at[HELD];
+    const matcov_outline *of;
+    double2 centre;
+    int number, first[MATCOV_SETS], n[MATCOV_SETS];
+};
+
+template <class T>
+static __device__ outline_node<T> read_node(const matcov_outline &o, double2 centre, int set,
+                                            int i) {
+    return outline_node<T>{(T)(o.x[set][i] - centre.x),
+                           (T)(o.y[set][i] - centre.y),
+                           {(T)o.w[set][0][i], (T)o.w[set][1][i]}};
 }
 
-static __device__ inline void outline_pair(const layer_function &layer, const matcov_outline *a,
-                                           int ia, const outline_place *pa, const matcov_outline *b,
-                                           int ib, const outline_place *pb, bool apart,
-                                           double factor, int lane, int lanes, double e[4]) {
-    const double other = 0.5 * (1.0 - OUTLINE_SAME) * factor;
+/* By `threads` threads, which meet afterwards. */
+template <class T>
+static __device__ void hold_nodes(const gpu_cov_sensor &s, int number, int thread, int threads,
+                                  outline_nodes<T> &to) {
+    const matcov_outline &o = s.outline;
+    const double2 centre = sizeof(T) == 4 ? s.centre[o.sub[number]] : make_double2(0.0, 0.0);
+    int at = 0;
+    for (int set = 0; set < MATCOV_SETS; set++) {
+        const int from = o.first[set][number], n = o.first[set][number + 1] - from;
+        for (int i = thread; i < n && at + i < HELD; i += threads)
+            to.at[at + i] = read_node<T>(o, centre, set, from + i);
+        if (thread == 0)
+            to.first[set] = at, to.n[set] = n;
+        at += n;
+    }
+    if (thread == 0)
+        to.of = &o, to.centre = centre, to.number = number;
+}
+
+template <class T>
+static __device__ __forceinline__ outline_node<T> node_of(const outline_nodes<T> &o, int set,
+                                                          int i) {
+    const int k = o.first[set] + i;
+    return k < HELD ? o.at[k] : read_node<T>(*o.of, o.centre, set, o.of->first[set][o.number] + i);
+}
+
+/* A node p of an outline less a place on a layer: c p + of - at [m], in the order in which the host
+ * has it, so that the same intervals of tables serve. As floats c p + of. */
+template <class T> struct outline_frame { T c, of[2], at[2]; };
+
+static __device__ __forceinline__ double from_node(const outline_frame<double> &f, double p,
+                                                   int axis) {
+    return f.c * p + f.of[axis] - f.at[axis];
+}
+static __device__ __forceinline__ float from_node(const outline_frame<float> &f, float p,
+                                                  int axis) {
+    return f.c * p + f.of[axis];
+}
+
+/* e[axis of a + 2 axis of b] += factor times the covariance by nodes of set sa of a with those of
+ * set sb of b, in units of the scale-free structure function. f: nodes of a, without cb times those
+ * of b. All pairs of nodes, dealt to the lanes of a warp. */
+template <class T>
+static __device__ inline void outline_sets(const layer_function &layer, const outline_nodes<T> &a,
+                                           int sa, const outline_nodes<T> &b, int sb,
+                                           const outline_frame<T> &f, T cb, T factor, T e[4]) {
+    const int lane = threadIdx.x % WARP, nb = b.n[sb], all = a.n[sa] * nb;
+    const int down = WARP / nb, along = WARP % nb;
+    int i = lane / nb, j = lane % nb;
+    T sum[4] = {(T)0, (T)0, (T)0, (T)0};
+#pragma unroll 2
+    for (int k = lane; k < all; k += WARP) {
+        const outline_node<T> p = node_of(a, sa, i), q = node_of(b, sb, j);
+        const T x = from_node(f, p.x, 0) - cb * q.x, y = from_node(f, p.y, 1) - cb * q.y;
+        const T d = structure_at(layer, x * x + y * y), u = d * p.w[0], v = d * p.w[1];
+        sum[0] += u * q.w[0], sum[1] += v * q.w[0];
+        sum[2] += u * q.w[1], sum[3] += v * q.w[1];
+        i += down, j += along;
+        if (j >= nb)
+            i++, j -= nb;
+    }
+    for (int k = 0; k < 4; k++)
+        e[k] -= (T)0.5 * factor * sum[k];
+}
+
+template <class T>
+static __device__ inline void outline_pair(const layer_function &layer, const outline_nodes<T> &a,
+                                           const outline_nodes<T> &b, const outline_frame<T> &f,
+                                           T cb, bool apart, T factor, T e[4]) {
+    const T other = (T)(0.5 * (1.0 - OUTLINE_SAME)) * factor;
     if (apart) {
-        outline_sets(layer, a, 2, ia, pa, b, 2, ib, pb, factor, lane, lanes, e);
+        outline_sets<T>(layer, a, 2, b, 2, f, cb, factor, e);
         return;
     }
-    outline_sets(layer, a, 0, ia, pa, b, 0, ib, pb, OUTLINE_SAME * factor, lane, lanes, e);
-    outline_sets(layer, a, 0, ia, pa, b, 1, ib, pb, other, lane, lanes, e);
-    outline_sets(layer, a, 1, ia, pa, b, 0, ib, pb, other, lane, lanes, e);
+    for (int k = 0; k < 3; k++) /* 0 with 0, 0 with 1, 1 with 0 */
+        outline_sets<T>(layer, a, k / 2, b, k % 2, f, cb, k == 0 ? (T)OUTLINE_SAME * factor : other,
+                        e);
 }
 
-/* The same with a whole subaperture around (x, y) on the layer [m], from its covariance with the
- * phase; turn: (cos, sin) of its sensor's rotation. */
-static __device__ inline void outline_whole(const matcov_gradient *phase, const double *values,
-                                            const matcov_outline *a, int ia,
-                                            const outline_place *pa, double x, double y,
-                                            const double turn[2], bool apart, double factor,
-                                            double e[4]) {
-    const int set = apart ? 2 : 1;
-    for (int i = a->first[set][ia]; i < a->first[set][ia + 1]; i++) {
-        double f[2];
-        gradient_phases(phase, values, turn, pa->c * a->x[set][i] + pa->of[0] - x,
-                        pa->c * a->y[set][i] + pa->of[1] - y, f);
-        for (int b = 0; b < 2; b++) {
-            e[2 * b] += factor * f[b] * a->w[set][0][i];
-            e[2 * b + 1] += factor * f[b] * a->w[set][1][i];
-        }
-    }
+/* Tables of the phase with a whole subaperture on a layer. */
+template <class T> struct phase_tables {
+    const matcov_gradient *t;
+    const double *values;
+    grids<T> near;
+};
+
+static __device__ __forceinline__ void
+phases_at(const phase_tables<double> &p, const double turn[2], double dx, double dy, double f[2]) {
+    gradient_phases(p.t, p.values, turn, dx, dy, f);
 }
 
-/* e[axis] += factor times the covariance of the phase at (x, y) on the layer [m] with outline i. */
-static __device__ inline void outline_point(const layer_function &layer, const matcov_outline *o,
-                                            int i, const outline_place *po, double x, double y,
-                                            bool apart, double factor, double e[2]) {
-    const int set = apart ? 2 : 1;
-#pragma unroll 4
-    for (int k = o->first[set][i]; k < o->first[set][i + 1]; k++) {
-        const double dx = x - po->of[0] - po->c * o->x[set][k],
-                     dy = y - po->of[1] - po->c * o->y[set][k];
-        const double d = -0.5 * factor * structure_at(layer, dx * dx + dy * dy);
-        e[0] += d * o->w[set][0][k];
-        e[1] += d * o->w[set][1][k];
+static __device__ __forceinline__ void phases_at(const phase_tables<float> &p, const float turn[2],
+                                                 float dx, float dy, float f[2]) {
+    const float x = turn[0] * dx + turn[1] * dy, y = turn[0] * dy - turn[1] * dx, s = x * x + y * y;
+    if (s < p.near.near2) {
+        const float4 v = near_kinds<float2>(p.near, x, y);
+        f[0] = v.x, f[1] = v.y;
+        return;
     }
+    float m;
+    const double *c =
+        p.values + p.t->radial + (size_t)gradient_interval_single(p.t, s, &m) * 2 * GRADIENT_TERMS;
+    double a[2], b[2];
+    gradient_two(c, a), gradient_two(c + 2, b);
+    const float v = (float)a[0] + m * ((float)a[1] + m * ((float)b[0] + m * (float)b[1]));
+    f[0] = x * v, f[1] = y * v;
+}
+
+/* e[axis of a + 2 axis of the other] += factor times the covariance with a whole subaperture, from
+ * its covariance with the phase; turn: (cos, sin) of its sensor's rotation. */
+template <class T>
+static __device__ inline void outline_whole(const phase_tables<T> &phase, const T turn[2],
+                                            const outline_nodes<T> &a, int set,
+                                            const outline_frame<T> &frame, T factor, T e[4]) {
+    const int n = a.n[set];
+    T sum[4] = {(T)0, (T)0, (T)0, (T)0};
+    for (int i = 0; i < n; i++) {
+        const outline_node<T> p = node_of(a, set, i);
+        T f[2];
+        phases_at(phase, turn, from_node(frame, p.x, 0), from_node(frame, p.y, 1), f);
+        sum[0] += f[0] * p.w[0], sum[1] += f[0] * p.w[1];
+        sum[2] += f[1] * p.w[0], sum[3] += f[1] * p.w[1];
+    }
+    for (int k = 0; k < 4; k++)
+        e[k] += factor * sum[k];
+}
+
+/* e[axis] += factor times the covariance of an outline with the phase at a point. */
+template <class T>
+static __device__ inline void outline_point(const layer_function &layer, const outline_nodes<T> &o,
+                                            int set, const outline_frame<T> &frame, T factor,
+                                            T e[2]) {
+    const int n = o.n[set];
+    T sum[2] = {(T)0, (T)0};
+#pragma unroll 4 /* several nodes wait for their tables at a time */
+    for (int k = 0; k < n; k++) {
+        const outline_node<T> p = node_of(o, set, k);
+        const T x = from_node(frame, p.x, 0), y = from_node(frame, p.y, 1),
+                d = structure_at(layer, x * x + y * y);
+        sum[0] += d * p.w[0], sum[1] += d * p.w[1];
+    }
+    for (int k = 0; k < 2; k++)
+        e[k] -= (T)0.5 * factor * sum[k];
 }
 
 /* e[axis of the first + 2 axis of the second] += factor times the covariance of two mean gradients
@@ -154,20 +260,14 @@ static __device__ inline void outline_moments(const matcov_gradient *t, const do
     }
 }
 
-#define THREADS 128
-#define WARP 32
-#define CHUNK WARP /* layers prepared at a time, and tested against a warp's box, one a lane */
-#define ALL 0xffffffffu
-#define POINT_LAYERS (3 * WARP) /* the same where a block has points */
-
 /* A layer as the outline of a block sees it, less the other side's offset. */
 struct layer_of {
-    bool seen;
-    layer_function f;
-    outline_place one, other;
-    double x, y, coef; /* of the outline's centre, less the other side's offset */
-    double near2, apart2, moments2;
-    int table, phase;
+    double x, y;       /* of the outline's centre, */
+    double one, other; /* scales of the two sides, and their offsets */
+    double one_of[2], other_of[2];
+    double coef, kappa2, near2, apart2, moments2;
+    int table; /* -1: not seen */
+    char kolmogorov;
 };
 
 /* What 32 places of the other side have around them, in the pupil [m]. */
@@ -190,9 +290,9 @@ static __device__ __forceinline__ unsigned layers_near(const box &b, const layer
                                                        bool moments) {
     const int l = threadIdx.x % WARP;
     bool near = false;
-    if (l < n && sh[l].seen) {
+    if (l < n && sh[l].table >= 0) {
         const layer_of &v = sh[l];
-        const double c = v.other.c;
+        const double c = v.other;
         const double dx = fmax(0.0, fmax(c * b.low[0] - v.x, v.x - c * b.high[0]));
         const double dy = fmax(0.0, fmax(c * b.low[1] - v.y, v.y - c * b.high[1]));
         near = dx * dx + dy * dy <= (moments ? v.moments2 : v.near2);
@@ -209,9 +309,21 @@ static __device__ bool place_of(const P &p, const gpu_cov_layer &l, int sensor, 
                             aimed && p.aim.drifts ? l.drift : still, &at->c, at->of);
 }
 
-template <class P> static __device__ layer_function function_of(const P &p, int l, bool coarse) {
-    const double kappa = p.layers[l].kappa;
-    return layer_function{p.structure, kappa * kappa, (char)(l >= p.kolmogorov), (char)coarse};
+template <class P>
+static __device__ __forceinline__ layer_function function_of(const P &p, const layer_of &l) {
+    return layer_function{p.structure, l.kappa2, l.kolmogorov};
+}
+
+/* From the place `at` of the other side; of two outlines its centre, or, as doubles, 0. */
+template <class T>
+static __device__ __forceinline__ outline_frame<T> frame_of(const layer_of &l, double2 at) {
+    if constexpr (sizeof(T) == 4)
+        return outline_frame<T>{
+            (T)l.one, {(T)(l.x - l.other * at.x), (T)(l.y - l.other * at.y)}, {0, 0}};
+    else
+        return outline_frame<T>{(T)l.one,
+                                {l.one_of[0], l.one_of[1]},
+                                {l.other * at.x + l.other_of[0], l.other * at.y + l.other_of[1]}};
 }
 
 /* Whether both of a difference's layers are in the same place, so that one serves for both. */
@@ -235,26 +347,41 @@ static __device__ void set_reach(layer_of &to, double size_a, double size_b, boo
 
 /* Layers l0 .. l0 + n for outline k of a job. */
 static __device__ void prepare(const gpu_outlines &p, const gpu_outline_job &job, int k, int l0,
-                               int n, bool coarse, layer_of *sh) {
+                               int n, layer_of *sh) {
     const gpu_cov_sensor &a = p.sensors[job.one.sensor], &b = p.sensors[job.other.sensor];
     if ((int)threadIdx.x >= n)
         return;
     const int l = l0 + threadIdx.x;
     const gpu_cov_layer &lay = p.layers[l];
+    outline_place one, other;
     layer_of &to = sh[threadIdx.x];
-    to.table = p.gradients.table[job.pair.gradient * p.gradients.nlayer + l];
-    to.seen = place_of(p, lay, job.one.sensor, &to.one) &&
-              place_of(p, lay, job.other.sensor, &to.other) && to.table >= 0 && !is_one(p, l - 1);
-    to.phase = b.phase_class >= 0 ? p.gradients.table[b.phase_class * p.gradients.nlayer + l] : -1;
-    to.f = function_of(p, l, coarse);
+    const bool seen = place_of(p, lay, job.one.sensor, &one) &&
+                      place_of(p, lay, job.other.sensor, &other) && !is_one(p, l - 1);
+    to.table = seen ? p.gradients.table[job.pair.gradient * p.gradients.nlayer + l] : -1;
+    to.kolmogorov = l >= p.kolmogorov;
+    to.kappa2 = lay.kappa * lay.kappa;
     to.coef = coefficient_of(p, l);
     const double2 centre = a.centre[a.outline.sub[k]];
-    to.x = to.one.c * centre.x + to.one.of[0] - to.other.of[0];
-    to.y = to.one.c * centre.y + to.one.of[1] - to.other.of[1];
-    set_reach(to, a.size * to.one.c, b.size * to.other.c,
+    to.one = one.c, to.other = other.c;
+    for (int i = 0; i < 2; i++)
+        to.one_of[i] = one.of[i], to.other_of[i] = other.of[i];
+    to.x = one.c * centre.x + one.of[0] - other.of[0];
+    to.y = one.c * centre.y + one.of[1] - other.of[1];
+    set_reach(to, a.size * one.c, b.size * other.c,
               a.outline.always || (b.outline.n > 0 && b.outline.always));
     if (job.one.sensor == job.other.sensor)
         to.moments2 = INFINITY;
+}
+
+/* The phase's tables on layers l0 .. l0 + n, of sensor s. */
+template <class P, class T>
+static __device__ void prepare_phase(const P &p, const gpu_cov_sensor &s, int l0, int n,
+                                     phase_tables<T> *to) {
+    if ((int)threadIdx.x >= n || s.phase_class < 0)
+        return;
+    const int table = p.gradients.table[s.phase_class * p.gradients.nlayer + l0 + threadIdx.x];
+    const matcov_gradient *t = p.gradients.tables + (table < 0 ? 0 : table);
+    to[threadIdx.x] = phase_tables<T>{t, p.gradients.values, grids_of<T>(p.gradients, *t, 1.0f)};
 }
 
 /* Both axes of the outline's sensor with an axis of the other one, as the tables have them. */
@@ -312,14 +439,14 @@ static __device__ __forceinline__ void for_parts(const gpu_outlines &p, const gp
         for (int j = 0; j < job.pair.parts[1] * job.pair.parts[1]; j++) {
             const double2 pa = part_at(a, job.pair.step[0], job.pair.parts[0], i);
             const double2 pb = part_at(b, job.pair.step[1], job.pair.parts[1], j);
-            f(dx + l.one.c * pa.x - l.other.c * pb.x, dy + l.one.c * pa.y - l.other.c * pb.y);
+            f(dx + l.one * pa.x - l.other * pb.x, dy + l.one * pa.y - l.other * pb.y);
         }
 }
 
 /* outline_table for results of type S, beyond the grids: straight lines (gpu_cov_gradients). */
 static __device__ __forceinline__ void add_line(const gpu_cov_gradients &g, int table,
                                                 const gradient_axes axes[2], double x, double y,
-                                                double factor, double e[4]) {
+                                                double factor, float e[4]) {
     const float dx = (float)x, dy = (float)y, s = dx * dx + dy * dy;
     const int low = ((g.tables[table].lowest >> GRADIENT_BITS) - 1023 + 127) << GPU_LINE_BITS;
     const int i = min((__float_as_int(s) >> (23 - GPU_LINE_BITS)) - low, GPU_LINES - 1);
@@ -336,67 +463,114 @@ static __device__ __forceinline__ void add_line(const gpu_cov_gradients &g, int 
 }
 
 /* Add the tables' covariances at separation (dx, dy). */
-template <bool SINGLE>
+template <class T>
 static __device__ __forceinline__ void add_table(const gpu_outlines &p, const gpu_outline_job &job,
                                                  const job_tables &t, const layer_of &l, double dx,
-                                                 double dy, double sign, double e[4]) {
+                                                 double dy, double sign, T e[4]) {
     const double factor = sign * l.coef * job.pair.scale;
     const matcov_gradient *table = &p.gradients.tables[l.table];
     for_parts(p, job, l, t.divided, dx, dy, [&](double x, double y) {
-        if (SINGLE && x * x + y * y >= table->near2)
-            add_line(p.gradients, l.table, t.axes, x, y, factor, e);
-        else
+        if constexpr (sizeof(T) == 4) {
+            double v[4] = {0.0, 0.0, 0.0, 0.0};
+            if (x * x + y * y >= table->near2) {
+                add_line(p.gradients, l.table, t.axes, x, y, factor, e);
+                return;
+            }
+            outline_table(table, p.gradients.values, t.axes, x, y, factor, v);
+            for (int k = 0; k < 4; k++)
+                e[k] += (T)v[k];
+        } else {
             outline_table(table, p.gradients.values, t.axes, x, y, factor, e);
+        }
     });
 }
 
 /* Add what second moments change of the tables' covariances; nk >= 0: of outline nk too. */
-static __device__ __forceinline__ void add_moments(const gpu_outlines &p,
-                                                   const gpu_outline_job &job, const job_tables &t,
-                                                   const layer_of &l, int k, int nk, double dx,
-                                                   double dy, double e[4]) {
+template <class T>
+static __device__ __forceinline__ void
+add_moments(const gpu_outlines &p, const gpu_outline_job &job, const job_tables &t,
+            const layer_of &l, int k, int nk, double dx, double dy, T e[4]) {
     const gpu_cov_sensor &a = p.sensors[job.one.sensor], &b = p.sensors[job.other.sensor];
+    double v[4] = {0.0, 0.0, 0.0, 0.0};
     for_parts(p, job, l, t.divided, dx, dy, [&](double x, double y) {
         for (int side = 0; side < (nk >= 0 ? 2 : 1); side++)
             outline_moments(&p.gradients.tables[l.table], p.gradients.values, t.axes,
-                            side ? &b.outline : &a.outline, side ? nk : k,
-                            side ? l.other.c : l.one.c, x, y, l.coef * job.pair.scale, e);
+                            side ? &b.outline : &a.outline, side ? nk : k, side ? l.other : l.one,
+                            x, y, l.coef * job.pair.scale, v);
     });
+    for (int i = 0; i < 4; i++)
+        e[i] += (T)v[i];
 }
 
 /* What a layer changes without nodes, for outline k and subaperture (or outline, nk >= 0) kb;
- * whether nodes serve. Of a lattice all is taken away in the end. */
-template <bool SINGLE>
+ * whether nodes serve, and whether few of them. Of a lattice all is taken away in the end. */
+template <class T>
 static __device__ __forceinline__ bool add_far(const gpu_outlines &p, const gpu_outline_job &job,
                                                const job_tables &t, const layer_of &l, int k,
-                                               double2 centre, int nk, double e[4]) {
-    const double dx = l.x - l.other.c * centre.x, dy = l.y - l.other.c * centre.y;
+                                               double2 centre, int nk, T e[4], bool *apart) {
+    const double dx = l.x - l.other * centre.x, dy = l.y - l.other * centre.y;
     const double r2 = dx * dx + dy * dy;
     const bool near = r2 < l.near2;
+    *apart = r2 >= l.apart2;
     if (near != (job.table != NULL))
-        add_table<SINGLE>(p, job, t, l, dx, dy, near ? -1.0 : 1.0, e);
+        add_table<T>(p, job, t, l, dx, dy, near ? -1.0 : 1.0, e);
     if (!near && p.moments && r2 < l.moments2)
-        add_moments(p, job, t, l, k, nk, dx, dy, e);
+        add_moments<T>(p, job, t, l, k, nk, dx, dy, e);
     return near;
 }
 
-/* Add what the nodes have; of two outlines (nk >= 0) by the lanes of a warp. */
-static __device__ __forceinline__ void add_near(const gpu_outlines &p, const gpu_outline_job &job,
-                                                const layer_of &l, int k, double2 centre, int nk,
-                                                double e[4]) {
-    const gpu_cov_sensor &a = p.sensors[job.one.sensor], &b = p.sensors[job.other.sensor];
-    const double dx = l.x - l.other.c * centre.x, dy = l.y - l.other.c * centre.y;
-    const double scale = l.coef * formula_slope_scale(1.0, 1.0);
-    const bool apart = dx * dx + dy * dy >= l.apart2;
-    if (nk >= 0) {
-        outline_pair(l.f, &a.outline, k, &l.one, &b.outline, nk, &l.other, apart, scale,
-                     threadIdx.x % WARP, WARP, e);
-        return;
+/* ---- nodes: a warp collects the pairs of places and layers that need them, and computes as many
+ * as it has lanes at a time, whichever lanes they belong to */
+
+template <class T, int N> struct collected {
+    unsigned short item[2][2 * WARP]; /* close, apart: lane + WARP layer */
+    T value[WARP][N];
+};
+
+template <class T, int N>
+static __device__ __forceinline__ void collect(collected<T, N> &c, int (&n)[2], bool near,
+                                               bool apart, int layer) {
+    const int lane = threadIdx.x % WARP;
+    const unsigned below = (1u << lane) - 1;
+#pragma unroll
+    for (int set = 0; set < 2; set++) {
+        const unsigned some = __ballot_sync(ALL, near && apart == (set == 1));
+        if (some >> lane & 1)
+            c.item[set][n[set] + __popc(some & below)] = (unsigned short)(lane + WARP * layer);
+        n[set] += __popc(some);
     }
-    const double turn[2] = {b.cos_rot, b.sin_rot};
-    outline_whole(&p.gradients.tables[l.phase], p.gradients.values, &a.outline, k, &l.one,
-                  l.other.c * centre.x + l.other.of[0], l.other.c * centre.y + l.other.of[1], turn,
-                  apart, scale / b.size, e);
+}
+
+/* Compute items of which at least `least` have been collected, and add them to their lanes' e:
+ * f(lane, layer, set of nodes, value). In an order that depends on nothing else. */
+template <class T, int N, class F>
+static __device__ __forceinline__ void take(collected<T, N> &c, int (&n)[2], int least, T (&e)[N],
+                                            F f) {
+    const int lane = threadIdx.x % WARP;
+    while (n[0] >= least || n[1] >= least) {
+        const int set = n[1] >= least, some = min(set ? n[1] : n[0], WARP);
+        n[0] -= set ? 0 : some, n[1] -= set ? some : 0;
+        __syncwarp();
+        const int item = lane < some ? c.item[set][(set ? n[1] : n[0]) + lane] : 0;
+        T v[N] = {};
+        if (lane < some)
+            f(item % WARP, item / WARP, 1 + set, v);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            c.value[lane][k] = v[k];
+        unsigned mine = some == WARP ? ALL : (1u << some) - 1;
+#pragma unroll
+        for (int bit = 0; bit < 5; bit++) {
+            const unsigned with = __ballot_sync(ALL, item >> bit & 1);
+            mine &= lane >> bit & 1 ? with : ~with;
+        }
+        __syncwarp();
+        for (; mine != 0; mine &= mine - 1)
+#pragma unroll
+            for (int k = 0; k < N; k++)
+                e[k] += c.value[__ffs(mine) - 1][k];
+    }
+    __syncwarp();
 }
 
 /* Entry of a lattice, rows' subaperture first. */
@@ -451,16 +625,22 @@ static __device__ void put(const gpu_outlines &p, const gpu_outline_job &job, in
     }
 }
 
-/* Outlines with whole subapertures. Every thread collects the layers on which nodes serve before it
- * takes them one by one, so that the threads of a warp are at nodes at the same time. Grid:
- * subapertures, outlines, jobs. */
+template <class T> struct whole_block {
+    layer_of layer[LAYERS];
+    phase_tables<T> phase[LAYERS];
+    outline_nodes<T> nodes;
+    double2 centre[THREADS];
+    collected<T, 4> warp[THREADS / WARP];
+};
+
+/* Outlines with whole subapertures. Grid: subapertures, outlines, jobs. */
 template <class E>
 static __global__ __launch_bounds__(THREADS) void whole(const __grid_constant__ gpu_outlines p) {
-    __shared__ layer_of sh[CHUNK];
+    __shared__ whole_block<E> sh;
     const gpu_outline_job &job = p.job[blockIdx.z];
-    const gpu_cov_sensor &b = p.sensors[job.other.sensor];
+    const gpu_cov_sensor &a = p.sensors[job.one.sensor], &b = p.sensors[job.other.sensor];
     const int k = job.o0 + blockIdx.y, i = blockIdx.x * THREADS + threadIdx.x;
-    double e[4] = {0.0, 0.0, 0.0, 0.0};
+    const int first = threadIdx.x / WARP * WARP, lane = threadIdx.x % WARP;
     if ((int)blockIdx.y >= job.no || (int)(blockIdx.x * THREADS) >= job.nb)
         return;
     const int kb = job.kb + min(i, job.nb - 1);
@@ -468,137 +648,192 @@ static __global__ __launch_bounds__(THREADS) void whole(const __grid_constant__ 
     const double2 centre = b.centre[kb];
     const box around = box_of(centre.x, centre.y);
     const job_tables t = tables_of(p, job);
-    for (int l0 = 0; l0 < p.nlayer; l0 += CHUNK) {
-        const int n = min(CHUNK, p.nlayer - l0);
+    const E turn[2] = {(E)b.cos_rot, (E)b.sin_rot},
+            scale = (E)(formula_slope_scale(1.0, 1.0) / b.size);
+    E e[4] = {0, 0, 0, 0};
+    sh.centre[threadIdx.x] = centre;
+    hold_nodes(a, k, threadIdx.x, THREADS, sh.nodes);
+    for (int l0 = 0; l0 < p.nlayer; l0 += LAYERS) {
+        const int n = min(LAYERS, p.nlayer - l0);
+        int number[2] = {0, 0}, w = -WARP;
+        unsigned todo = 0;
         __syncthreads();
-        prepare(p, job, k, l0, n, sizeof(E) == 4, sh);
+        prepare(p, job, k, l0, n, sh.layer);
+        prepare_phase(p, b, l0, n, sh.phase);
         __syncthreads();
-        unsigned todo =
-            __ballot_sync(ALL, (int)(threadIdx.x % WARP) < n && sh[threadIdx.x % WARP].seen);
-        if (job.table == NULL)
-            todo &= layers_near(around, sh, n, p.moments);
-        unsigned near = 0;
-        for (; todo != 0 && mine; todo &= todo - 1) {
-            const int l = __ffs(todo) - 1;
-            if (add_far<sizeof(E) == 4>(p, job, t, sh[l], k, centre, -1, e))
-                near |= 1u << l;
+        for (bool more = true; more;) {
+            while (todo == 0 && (w += WARP) < n)
+                todo = job.table == NULL
+                           ? layers_near(around, sh.layer + w, n - w, p.moments)
+                           : __ballot_sync(ALL, w + lane < n && sh.layer[w + lane].table >= 0);
+            more = todo != 0;
+            if (more) {
+                const int l = w + __ffs(todo) - 1;
+                bool apart = false;
+                const bool near =
+                    mine && add_far<E>(p, job, t, sh.layer[l], k, centre, -1, e, &apart);
+                collect(sh.warp[first / WARP], number, near, apart, l);
+                todo &= todo - 1;
+            }
+            take(sh.warp[first / WARP], number, more ? WARP : 1, e,
+                 [&](int of, int l, int set, E *v) {
+                     const layer_of &q = sh.layer[l];
+                     const double2 to = sh.centre[first + of];
+                     outline_whole<E>(sh.phase[l], turn, sh.nodes, set, frame_of<E>(q, to),
+                                      (E)q.coef * scale, v);
+                 });
         }
-        __syncwarp();
-        for (; near != 0; near &= near - 1)
-            add_near(p, job, sh[__ffs(near) - 1], k, centre, -1, e);
     }
+    const double sum[4] = {e[0], e[1], e[2], e[3]};
     if (mine)
-        put<E>(p, job, k, kb, false, e);
+        put<E>(p, job, k, kb, false, sum);
 }
+
+template <class T> struct pairs_block {
+    layer_of layer[LAYERS];
+    outline_nodes<T> one, other[THREADS / WARP];
+};
 
 /* Outlines with outlines, a warp for each pair: a layer a lane without nodes, then all lanes for
  * the nodes of a layer. Grid: the other side's, outlines, jobs. */
 template <class E>
 static __global__ __launch_bounds__(THREADS) void pairs(const __grid_constant__ gpu_outlines p) {
-    __shared__ layer_of sh[CHUNK];
+    __shared__ pairs_block<E> sh;
     const gpu_outline_job &job = p.job[blockIdx.z];
-    const gpu_cov_sensor &b = p.sensors[job.other.sensor];
-    const int k = job.o0 + blockIdx.y, lane = threadIdx.x % WARP;
-    const int i = blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP;
-    double e[4] = {0.0, 0.0, 0.0, 0.0};
+    const gpu_cov_sensor &a = p.sensors[job.one.sensor], &b = p.sensors[job.other.sensor];
+    const int k = job.o0 + blockIdx.y, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const int i = blockIdx.x * (THREADS / WARP) + warp;
+    E e[4] = {0, 0, 0, 0};
     if ((int)blockIdx.y >= job.no || (int)(blockIdx.x * (THREADS / WARP)) >= job.nb)
         return;
     const int nk = job.kb + min(i, job.nb - 1), kb = b.outline.sub[nk];
     const double2 centre = b.centre[kb];
     const job_tables t = tables_of(p, job);
-    for (int l0 = 0; l0 < p.nlayer; l0 += CHUNK) {
-        const int n = min(CHUNK, p.nlayer - l0);
+    hold_nodes(a, k, threadIdx.x, THREADS, sh.one);
+    hold_nodes(b, nk, lane, WARP, sh.other[warp]);
+    for (int l0 = 0; l0 < p.nlayer; l0 += LAYERS) {
+        const int n = min(LAYERS, p.nlayer - l0);
         __syncthreads();
-        prepare(p, job, k, l0, n, sizeof(E) == 4, sh);
+        prepare(p, job, k, l0, n, sh.layer);
         __syncthreads();
-        unsigned near =
-            __ballot_sync(ALL, lane < n && sh[lane].seen &&
-                                   add_far<sizeof(E) == 4>(p, job, t, sh[lane], k, centre, nk, e));
-        for (; near != 0; near &= near - 1)
-            add_near(p, job, sh[__ffs(near) - 1], k, centre, nk, e);
+        for (int w = 0; w < n; w += WARP) {
+            bool apart = false;
+            unsigned near = __ballot_sync(
+                ALL, w + lane < n && sh.layer[w + lane].table >= 0 &&
+                         add_far<E>(p, job, t, sh.layer[w + lane], k, centre, nk, e, &apart));
+            const unsigned far = __ballot_sync(ALL, apart);
+            for (; near != 0; near &= near - 1) {
+                const layer_of &v = sh.layer[w + __ffs(near) - 1];
+                outline_pair<E>(function_of(p, v), sh.one, sh.other[warp],
+                                frame_of<E>(v, sizeof(E) == 4 ? centre : make_double2(0.0, 0.0)),
+                                (E)v.other, far >> (__ffs(near) - 1) & 1,
+                                (E)(v.coef * formula_slope_scale(1.0, 1.0)), e);
+            }
+        }
     }
-    for (int v = 0; v < 4; v++)
+    double sum[4];
+    for (int v = 0; v < 4; v++) {
+        sum[v] = e[v];
         for (int d = WARP / 2; d > 0; d /= 2)
-            e[v] += __shfl_xor_sync(ALL, e[v], d);
+            sum[v] += __shfl_xor_sync(ALL, sum[v], d);
+    }
     if (lane == 0 && i < job.nb)
-        put<E>(p, job, k, kb, true, e);
+        put<E>(p, job, k, kb, true, sum);
 }
 
 /* Layers l0 .. l0 + n for subaperture `sub` of the outlines' sensor. */
 static __device__ void prepare_point(const gpu_outline_points &p, int l0, int n, int sub,
-                                     bool coarse, layer_of *sh) {
+                                     layer_of *sh) {
     const gpu_cov_sensor &a = p.sensors[p.one];
     if ((int)threadIdx.x >= n)
         return;
     const int l = l0 + threadIdx.x;
     const gpu_cov_layer &lay = p.layers[l];
     const double still[2] = {0.0, 0.0};
+    outline_place one, other;
     layer_of &to = sh[threadIdx.x];
-    const bool there = p.sensor >= 0 ? place_of(p, lay, p.sensor, &to.other)
-                                     : formula_on_layer(lay.h, 1.0, INFINITY, p.aim.dir,
-                                                        p.aim.drifts ? lay.drift : still,
-                                                        &to.other.c, to.other.of) != 0;
-    to.phase = p.gradients.table[a.phase_class * p.gradients.nlayer + l];
-    to.seen = place_of(p, lay, p.one, &to.one) && there && to.phase >= 0 && !is_one(p, l - 1);
-    to.f = function_of(p, l, coarse);
+    const bool there =
+        p.sensor >= 0 ? place_of(p, lay, p.sensor, &other)
+                      : formula_on_layer(lay.h, 1.0, INFINITY, p.aim.dir,
+                                         p.aim.drifts ? lay.drift : still, &other.c, other.of) != 0;
+    const bool seen = place_of(p, lay, p.one, &one) && there && !is_one(p, l - 1);
+    to.table = seen ? p.gradients.table[a.phase_class * p.gradients.nlayer + l] : -1;
+    to.kolmogorov = l >= p.kolmogorov;
+    to.kappa2 = lay.kappa * lay.kappa;
     to.coef = coefficient_of(p, l) * p.scale;
-    to.x = to.one.c * a.centre[sub].x + to.one.of[0] - to.other.of[0];
-    to.y = to.one.c * a.centre[sub].y + to.one.of[1] - to.other.of[1];
-    set_reach(to, 0.0, a.size * to.one.c, a.outline.always);
+    to.one = one.c, to.other = other.c;
+    for (int i = 0; i < 2; i++)
+        to.one_of[i] = one.of[i], to.other_of[i] = other.of[i];
+    to.x = one.c * a.centre[sub].x + one.of[0] - other.of[0];
+    to.y = one.c * a.centre[sub].y + one.of[1] - other.of[1];
+    set_reach(to, 0.0, a.size * one.c, a.outline.always);
 }
 
-/* Nodes of outline k in place of the table of its square. */
-static __device__ __forceinline__ void add_point(const gpu_outline_points &p,
-                                                 const gpu_cov_sensor &a, const layer_of &v, int k,
-                                                 double2 at, const double turn[2], double e[2]) {
-    const double x = v.other.c * at.x, y = v.other.c * at.y, dx = x - v.x, dy = y - v.y;
-    double square[2];
-    outline_point(v.f, &a.outline, k, &v.one, x + v.other.of[0], y + v.other.of[1],
-                  dx * dx + dy * dy >= v.apart2, v.coef, e);
-    gradient_phases(&p.gradients.tables[v.phase], p.gradients.values, turn, dx, dy, square);
-    for (int s = 0; s < 2; s++)
-        e[s] -= v.coef / a.size * square[s];
-}
+template <class T> struct points_block {
+    layer_of layer[LAYERS];
+    phase_tables<T> phase[LAYERS];
+    outline_nodes<T> nodes;
+    double2 place[THREADS];
+    collected<T, 2> warp[THREADS / WARP];
+};
 
-/* Points with outlines; few of the layers are near a point, and most points are near none. Grid:
- * points, outlines. */
+/* Points with outlines: nodes in place of the table of the outline's square. Few of the layers are
+ * near a point, and most points are near none. Grid: points, outlines. */
 template <class E>
 static __global__
 __launch_bounds__(THREADS) void points(const __grid_constant__ gpu_outline_points p) {
-    __shared__ layer_of sh[POINT_LAYERS];
+    __shared__ points_block<E> sh;
     const gpu_cov_sensor &a = p.sensors[p.one];
     const int k = p.o0 + blockIdx.y, sub = a.outline.sub[k];
-    const double turn[2] = {a.cos_rot, a.sin_rot};
+    const int first = threadIdx.x / WARP * WARP;
+    const E turn[2] = {(E)a.cos_rot, (E)a.sin_rot}, inverse = (E)(1.0 / a.size);
     const int i = blockIdx.x * THREADS + threadIdx.x, at = min(i, p.np - 1);
     const double2 place = p.sensor >= 0
                               ? p.sensors[p.sensor].edge[GPU_COV_ROWS][p.axis][p.first + at]
                               : make_double2(p.px[at], p.py[at]);
     const box around = box_of(place.x, place.y);
-    for (int l0 = 0; l0 < p.nlayer; l0 += POINT_LAYERS) {
-        const int n = min(POINT_LAYERS, p.nlayer - l0);
+    E e[2] = {0, 0};
+    bool any = false;
+    sh.place[threadIdx.x] = place;
+    hold_nodes(a, k, threadIdx.x, THREADS, sh.nodes);
+    for (int l0 = 0; l0 < p.nlayer; l0 += LAYERS) {
+        const int n = min(LAYERS, p.nlayer - l0);
+        int number[2] = {0, 0}, w = -WARP;
+        unsigned todo = 0;
         __syncthreads();
-        prepare_point(p, l0, n, sub, sizeof(E) == 4, sh);
+        prepare_point(p, l0, n, sub, sh.layer);
+        prepare_phase(p, a, l0, n, sh.phase);
         __syncthreads();
-        unsigned any = 0;
-        double e[2] = {0.0, 0.0};
-        for (int w = 0; w < n; w += WARP) {
-            unsigned near = 0;
-            for (unsigned todo = layers_near(around, sh + w, n - w, false); todo != 0;
-                 todo &= todo - 1) {
-                const layer_of &v = sh[w + __ffs(todo) - 1];
-                const double dx = v.other.c * place.x - v.x, dy = v.other.c * place.y - v.y;
-                if (dx * dx + dy * dy < v.near2)
-                    near |= todo & -todo;
+        for (bool more = true; more;) {
+            while (todo == 0 && (w += WARP) < n)
+                todo = layers_near(around, sh.layer + w, n - w, false);
+            more = todo != 0;
+            if (more) {
+                const layer_of &v = sh.layer[w + __ffs(todo) - 1];
+                const double dx = v.other * place.x - v.x, dy = v.other * place.y - v.y,
+                             r2 = dx * dx + dy * dy;
+                const bool near = i < p.np && r2 < v.near2;
+                collect(sh.warp[first / WARP], number, near, r2 >= v.apart2, w + __ffs(todo) - 1);
+                any |= near;
+                todo &= todo - 1;
             }
-            any |= near;
-            for (; near != 0; near &= near - 1)
-                add_point(p, a, sh[w + __ffs(near) - 1], k, place, turn, e);
-            __syncwarp();
+            take(sh.warp[first / WARP], number, more ? WARP : 1, e,
+                 [&](int of, int l, int set, E *v) {
+                     const layer_of &q = sh.layer[l];
+                     const double2 to = sh.place[first + of];
+                     const E dx = (E)(q.other * to.x - q.x), dy = (E)(q.other * to.y - q.y);
+                     E square[2];
+                     outline_point<E>(function_of(p, q), sh.nodes, set, frame_of<E>(q, to),
+                                      (E)q.coef, v);
+                     phases_at(sh.phase[l], turn, dx, dy, square);
+                     for (int s = 0; s < 2; s++)
+                         v[s] -= (E)q.coef * inverse * square[s];
+                 });
         }
-        for (int s = 0; s < 2 && any != 0 && i < p.np; s++)
-            if (p.wanted[s])
-                add_entry((E *)p.a, i + (p.col[s] + sub) * p.lda, p.to_fp16, e[s]);
     }
+    for (int s = 0; s < 2 && any; s++)
+        if (p.wanted[s])
+            add_entry((E *)p.a, i + (p.col[s] + sub) * p.lda, p.to_fp16, e[s]);
 }
 
 status gpu_outline_add(cudaStream_t stream, backend_type t, const gpu_outlines *p, bool both) {
