@@ -8,6 +8,7 @@
 #include "backend/backend_matcov.h"
 #include "matcov/matcov.h"
 #include "params/params.h"
+#include "profile.h"
 #include "timing.h"
 
 #include <math.h>
@@ -27,22 +28,6 @@ static const backend_matcov *ops;
 static backend_ctx *ctx;
 static comm world;
 static bool night; /* two outer scales, where every layer has its own */
-
-/* Layers up to 20 km whose strength falls with altitude; every outer scale differs. */
-static void make_profile(int n, profile *p) {
-    double **member[] = {&p->h, &p->L0, &p->strength, &p->wind[0], &p->wind[1]}, sum = 0;
-    *p = (profile){.nlayer = n, .r0 = 0.15};
-    for (int i = 0; i < 5; i++)
-        check(ALLOC(*member[i], (size_t)n, "profile"));
-    for (int l = 0; l < n; l++) {
-        p->h[l] = 20000.0 * l / (n > 1 ? n - 1 : 1);
-        p->L0[l] = night ? (l < 2 ? 20 : 25) : 20 + 0.5 * l;
-        p->wind[0][l] = 5 + 0.3 * l;
-        sum += p->strength[l] = exp(-p->h[l] / 4000);
-    }
-    for (int l = 0; l < n; l++)
-        p->strength[l] *= pow(p->r0, -5.0 / 3) / sum;
-}
 
 /* Entries of the lower triangle of Cmm, or of Ctm, that other pairs have. */
 static double other_entries(const matcov_model *m, int list) {
@@ -313,8 +298,8 @@ static void bench_difference(const sys *s, int nlayer) {
     const int64_t rows = (int64_t)s->t, n = (int64_t)s->m, width = 2816;
     backend_cov_target *v;
     void *a;
-    make_profile(nlayer, &p);
-    make_profile(nlayer, &p0);
+    make_profile(nlayer, night, &p);
+    make_profile(nlayer, night, &p0);
     for (int l = 0; l < nlayer; l++)
         p.strength[l] *= 1 + 0.3 * sin(1.0 * l);
     check(matcov_prepare_difference(s, &p, &p0, matcov_scale(&p, &p0), true, &mc, &bound));
@@ -350,7 +335,7 @@ static void bench(const sys *s, int nlayer, bool cmm) {
     matcov_model m;
     backend_cov *c;
     double host, from;
-    make_profile(nlayer, &p);
+    make_profile(nlayer, night, &p);
     check(matcov_prepare(s, &p, &mc));
     check(matcov_model_init(mc, &m));
     printf("%zu measurements, %zu of the truth sensor, %d layers; %.1f MB of tables and sums, %.1f "

@@ -25,6 +25,11 @@ static const case_sensor sensors[] = {{11, {20, 5}, 9e4, 1, 0, {0}, 0},
                                       {11, {0, 5}, INFINITY, 1, 0, {0.1, 0}, 9},
                                       {22, {6, -7}, INFINITY, 1, 0, {0}, 8},
                                       {11, {9, 9}, INFINITY, 1, -0.3, {0, 0.2}, 9}};
+/* Stars whose subapertures are as wide as the pupil or half of it, all of them by nodes. */
+static const case_sensor few[] = {{11, {20, 5}, 9e4, 1, 0, {0}, 0},
+                                  {1, {-15, 12}, INFINITY, 1, 0.1, {0}, 9},
+                                  {11, {30, -9}, INFINITY, 1, 0, {0.03, 0}, 10},
+                                  {2, {-8, 22}, INFINITY, 1, 0, {0}, 9}};
 /* a zero layer, one without outer scale, a strong one, and one above the lasers */
 static const double layers[][5] = {{0, 25, 60, 4, -3},     {0, 12, 0, 9, 9},
                                    {2500, 40, 20, 10, 2},  {9000, INFINITY, 7, -20, 8},
@@ -42,14 +47,15 @@ typedef struct {
 } fixture;
 
 /* What the tests run with: slopes as mean gradients, of all sensors or of every other one, and so
- * many of the sensors. */
+ * many of the sensors, or of others. */
 static bool gradients, mixed;
+static const case_sensor *stars = sensors;
 #define NSENSOR (int)(sizeof sensors / sizeof *sensors)
 static int nsensor = NSENSOR;
 
 static void setup(fixture *f, int nlayer, const double (*lay)[5]) {
     *f = (fixture){0};
-    case_sys(8, 0.25, 11, nsensor, sensors, &f->s);
+    case_sys(8, 0.25, 11, nsensor, stars, &f->s);
     f->s.ts.gradient = gradients;
     for (int w = 0; w < nsensor; w++)
         f->s.sensors[w].gradient = gradients && (!mixed || w % 2 == 0);
@@ -522,12 +528,23 @@ static void test_gradients(void **state) {
     gradients = mixed = false;
 }
 
+/* The same of stars of 1 and 2. */
+static void test_small_stars(void **state) {
+    gradients = true;
+    stars = few, nsensor = sizeof few / sizeof *few;
+    test_cmm(state);
+    test_truth_sensor(state);
+    test_difference(state);
+    stars = sensors, nsensor = NSENSOR;
+    gradients = false;
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_cmm),          cmocka_unit_test(test_parts),
     cmocka_unit_test(test_truth_sensor), cmocka_unit_test(test_load),
     cmocka_unit_test(test_difference),   cmocka_unit_test(test_arguments),
     cmocka_unit_test(test_steep),        cmocka_unit_test(test_large_pair),
-    cmocka_unit_test(test_gradients)};
+    cmocka_unit_test(test_gradients),    cmocka_unit_test(test_small_stars)};
 
 int main(void) {
     return run_alone(tests, sizeof tests / sizeof *tests);

@@ -46,6 +46,8 @@ typedef struct {
 } outline_place;
 
 #define THREADS 128
+/* Blocks of a multiprocessor, by type of result. */
+#define OCCUPANCY(E) (sizeof(E) == 4 ? 5 : 4)
 #define WARP 32
 #define ALL 0xffffffffu
 #define LAYERS (3 * WARP) /* prepared at a time, and tested against a warp's box, one a lane */
@@ -215,57 +217,15 @@ static __device__ inline void outline_point(const layer_function &layer, const o
         e[k] -= (T)0.5 * factor * sum[k];
 }
 
-/* e[axis of the first + 2 axis of the second] += factor times the covariance of two mean gradients
- * by their table; (dx, dy): the first's centre less the second's [m]. axes: with either axis of the
- * second. */
-static __device__ inline void outline_table(const matcov_gradient *t, const double *values,
-                                            const gradient_axes axes[2], double dx, double dy,
-                                            double factor, double e[4]) {
-    const double s = dx * dx + dy * dy, c = axes[0].rows[0], s1 = axes[0].rows[1];
-    double m;
-    if (s < t->near2) {
-        const double x = axes[0].turn[0] * dx + axes[0].turn[1] * dy;
-        const double y = axes[0].turn[0] * dy - axes[0].turn[1] * dx;
-        for (int k = 0; k < 4; k++)
-            e[k] += factor * gradient_near(t, values + t->near, axes[k / 2].kind[k % 2], x, y);
-        return;
-    }
-    const double *at =
-        values + t->radial + (size_t)gradient_interval(t, s, &m) * 2 * GRADIENT_TERMS;
-    double k[8];
-    for (int i = 0; i < 8; i += 2)
-        gradient_two(at + i, k + i);
-    const double P = factor * (k[0] + m * (k[1] + m * (k[2] + m * k[3])));
-    const double Q = factor * (k[4] + m * (k[5] + m * (k[6] + m * k[7])));
-    for (int b = 0; b < 2; b++) {
-        const double vx = axes[b].v[0], vy = axes[b].v[1], q = (vx * dx + vy * dy) * Q;
-        e[2 * b] += (c * vx + s1 * vy) * P + (c * dx + s1 * dy) * q;
-        e[2 * b + 1] += (c * vy - s1 * vx) * P + (c * dy - s1 * dx) * q;
-    }
-}
-
-/* e += factor times what the second moments of outline i add to outline_table, beyond
- * OUTLINE_RADIUS: second differences of the covariance over a subaperture. c:
- * the outline's scale on the layer. */
-static __device__ inline void outline_moments(const matcov_gradient *t, const double *values,
-                                              const gradient_axes axes[2], const matcov_outline *o,
-                                              int i, double c, double dx, double dy, double factor,
-                                              double e[4]) {
-    const double *m = o->moments + 6 * i;
-    outline_table(t, values, axes, dx, dy, -2.0 * factor * (m[2] + m[5]), e);
-    for (int k = 0; k < 2; k++) {
-        const double x = c * m[3 * k], y = c * m[3 * k + 1], f = factor * m[3 * k + 2];
-        outline_table(t, values, axes, dx + x, dy + y, f, e);
-        outline_table(t, values, axes, dx - x, dy - y, f, e);
-    }
-}
-
 /* A layer as the outline of a block sees it, less the other side's offset. */
 struct layer_of {
     double x, y;       /* of the outline's centre, */
     double one, other; /* scales of the two sides, and their offsets */
     double one_of[2], other_of[2];
     double coef, kappa2, near2, apart2, moments2;
+    double
+        grid2; /* squared separation below which tables are grids; first interval of their lines */
+    int low;
     int table; /* -1: not seen */
     char kolmogorov;
 };
@@ -358,6 +318,9 @@ static __device__ void prepare(const gpu_outlines &p, const gpu_outline_job &job
     const bool seen = place_of(p, lay, job.one.sensor, &one) &&
                       place_of(p, lay, job.other.sensor, &other) && !is_one(p, l - 1);
     to.table = seen ? p.gradients.table[job.pair.gradient * p.gradients.nlayer + l] : -1;
+    const matcov_gradient &t = p.gradients.tables[to.table < 0 ? 0 : to.table];
+    to.grid2 = t.near2;
+    to.low = ((t.lowest >> GRADIENT_BITS) - 1023 + 127) << GPU_LINE_BITS;
     to.kolmogorov = l >= p.kolmogorov;
     to.kappa2 = lay.kappa * lay.kappa;
     to.coef = coefficient_of(p, l);
@@ -425,6 +388,94 @@ static __device__ job_tables tables_of(const gpu_outlines &p, const gpu_outline_
     return t;
 }
 
+/* Four values: axis of the first + 2 axis of the second. */
+template <class T> struct four { T v[4]; };
+
+/* Sums of covariances of two mean gradients by their tables. Beyond the grids these are u.v P +
+ * (u.d) (v.d) Q, d the separation, so that the axes u and v can wait: p has P, xx, xy and yy
+ * products of d's components times Q. */
+template <class T> struct table_sums {
+    T p, xx, xy, yy;
+    four<T> grid;
+};
+
+static __device__ __noinline__ four<double>
+grid_at(const gpu_cov_gradients &g, int table, const gradient_axes *axes, double dx, double dy) {
+    const matcov_gradient *t = &g.tables[table];
+    const double x = axes[0].turn[0] * dx + axes[0].turn[1] * dy;
+    const double y = axes[0].turn[0] * dy - axes[0].turn[1] * dx;
+    four<double> e;
+    for (int k = 0; k < 4; k++)
+        e.v[k] = gradient_near(t, g.values + t->near, axes[k / 2].kind[k % 2], x, y);
+    return e;
+}
+
+static __device__ __noinline__ four<float> grid_at(const gpu_cov_gradients &g, int table,
+                                                   const gradient_axes *axes, float dx, float dy) {
+    const float c = (float)axes[0].turn[0], s = (float)axes[0].turn[1];
+    const float4 all = near_kinds<float4>(grids_of<float>(g, g.tables[table], 1.0f),
+                                          c * dx + s * dy, c * dy - s * dx);
+    four<float> e;
+    for (int k = 0; k < 4; k++)
+        e.v[k] = component(all, axes[k / 2].kind[k % 2]);
+    return e;
+}
+
+static __device__ __forceinline__ void radial_at(const gpu_cov_gradients &g, const layer_of &l,
+                                                 double s, double *P, double *Q) {
+    const matcov_gradient *t = &g.tables[l.table];
+    double m, k[8];
+    const double *at =
+        g.values + t->radial + (size_t)gradient_interval(t, s, &m) * 2 * GRADIENT_TERMS;
+    for (int i = 0; i < 8; i += 2)
+        gradient_two(at + i, k + i);
+    *P = k[0] + m * (k[1] + m * (k[2] + m * k[3]));
+    *Q = k[4] + m * (k[5] + m * (k[6] + m * k[7]));
+}
+
+/* By straight lines (gpu_cov_gradients). */
+static __device__ __forceinline__ void radial_at(const gpu_cov_gradients &g, const layer_of &l,
+                                                 float s, float *P, float *Q) {
+    const int i = min((__float_as_int(s) >> (23 - GPU_LINE_BITS)) - l.low, GPU_LINES - 1);
+    const float m =
+        __int_as_float((__float_as_int(s) & ((1 << (23 - GPU_LINE_BITS)) - 1)) | 0x3f800000);
+    const float4 k = __ldg(g.lines + (size_t)l.table * GPU_LINES + i);
+    *P = fmaf(k.y, m, k.x);
+    *Q = fmaf(k.w, m, k.z);
+}
+
+/* Add factor times the tables' values at separation (x, y); GRID: which may be on their grids. */
+template <class T, bool GRID>
+static __device__ __forceinline__ void add_place(const gpu_cov_gradients &g, const layer_of &l,
+                                                 const job_tables &t, T x, T y, T factor,
+                                                 table_sums<T> &e) {
+    const T s = x * x + y * y;
+    if (GRID && s < (T)l.grid2) {
+        const four<T> v = grid_at(g, l.table, t.axes, x, y);
+        for (int k = 0; k < 4; k++)
+            e.grid.v[k] += factor * v.v[k];
+        return;
+    }
+    T P, Q;
+    radial_at(g, l, s, &P, &Q);
+    Q *= factor;
+    e.p += factor * P;
+    e.xx += x * x * Q, e.xy += x * y * Q, e.yy += y * y * Q;
+}
+
+/* e += what the sums are for all axes. */
+template <class T>
+static __device__ __forceinline__ void turn_sums(const job_tables &t, const table_sums<T> &sum,
+                                                 T e[4]) {
+    const T c = (T)t.axes[0].rows[0], s = (T)t.axes[0].rows[1];
+    for (int k = 0; k < 4; k++) {
+        const T ux = k % 2 ? -s : c, uy = k % 2 ? c : s, vx = (T)t.axes[k / 2].v[0],
+                vy = (T)t.axes[k / 2].v[1];
+        e[k] += (ux * vx + uy * vy) * sum.p + ux * vx * sum.xx + (ux * vy + uy * vx) * sum.xy +
+                uy * vy * sum.yy + sum.grid.v[k];
+    }
+}
+
 /* f(x, y) at the separations of all equal parts. */
 template <class F>
 static __device__ __forceinline__ void for_parts(const gpu_outlines &p, const gpu_outline_job &job,
@@ -443,80 +494,79 @@ static __device__ __forceinline__ void for_parts(const gpu_outlines &p, const gp
         }
 }
 
-/* outline_table for results of type S, beyond the grids: straight lines (gpu_cov_gradients). */
-static __device__ __forceinline__ void add_line(const gpu_cov_gradients &g, int table,
-                                                const gradient_axes axes[2], double x, double y,
-                                                double factor, float e[4]) {
-    const float dx = (float)x, dy = (float)y, s = dx * dx + dy * dy;
-    const int low = ((g.tables[table].lowest >> GRADIENT_BITS) - 1023 + 127) << GPU_LINE_BITS;
-    const int i = min((__float_as_int(s) >> (23 - GPU_LINE_BITS)) - low, GPU_LINES - 1);
-    const float m =
-        __int_as_float((__float_as_int(s) & ((1 << (23 - GPU_LINE_BITS)) - 1)) | 0x3f800000);
-    const float4 k = g.lines[(size_t)table * GPU_LINES + i];
-    const float P = (float)factor * fmaf(k.y, m, k.x), Q = (float)factor * fmaf(k.w, m, k.z);
-    const float c = (float)axes[0].rows[0], t = (float)axes[0].rows[1];
-    for (int b = 0; b < 2; b++) {
-        const float vx = (float)axes[b].v[0], vy = (float)axes[b].v[1], q = (vx * dx + vy * dy) * Q;
-        e[2 * b] += (c * vx + t * vy) * P + (c * dx + t * dy) * q;
-        e[2 * b + 1] += (c * vy - t * vx) * P + (c * dy - t * dx) * q;
+/* Covariances of whole squares, of which nodes take the place. */
+template <class T>
+static __device__ __noinline__ four<T> square_at(const gpu_outlines &p, const gpu_outline_job &job,
+                                                 const job_tables &t, const layer_of &l, double dx,
+                                                 double dy) {
+    table_sums<T> sum = {};
+    four<T> e = {};
+    for_parts(p, job, l, t.divided, dx, dy, [&](double x, double y) {
+        add_place<T, true>(p.gradients, l, t, (T)x, (T)y, (T)(l.coef * job.pair.scale), sum);
+    });
+    turn_sums(t, sum, e.v);
+    return e;
+}
+
+/* Add the tables' covariances (of a lattice, all of which is taken away in the end), and (moments)
+ * what second moments of outline k, and of outline nk of the other side where nk >= 0, change of
+ * them: second differences over a subaperture. */
+template <class T, bool GRID>
+static __device__ __forceinline__ void
+add_places(const gpu_outlines &p, const gpu_outline_job &job, const job_tables &t,
+           const layer_of &l, int k, int nk, bool moments, T dx, T dy, table_sums<T> &e) {
+    const T factor = (T)(l.coef * job.pair.scale);
+    T middle = (T)(job.table != NULL);
+#pragma unroll 1
+    for (int i = moments ? (nk >= 0 ? 8 : 4) : 0; i >= 0; i--) {
+        T x = dx, y = dy, weight = middle;
+        if (i > 0) {
+            const int axis = (i - 1) / 2 % 2, sign = i % 2 ? 1 : -1;
+            const double *m = i <= 4 ? p.sensors[job.one.sensor].outline.moments + 6 * k
+                                     : p.sensors[job.other.sensor].outline.moments + 6 * nk;
+            const T c = (T)(sign * (i <= 4 ? l.one : l.other));
+            weight = (T)m[3 * axis + 2];
+            x += c * (T)m[3 * axis], y += c * (T)m[3 * axis + 1];
+            middle -= weight;
+        }
+        add_place<T, GRID>(p.gradients, l, t, x, y, factor * weight, e);
     }
 }
 
-/* Add the tables' covariances at separation (dx, dy). */
-template <class T>
-static __device__ __forceinline__ void add_table(const gpu_outlines &p, const gpu_outline_job &job,
-                                                 const job_tables &t, const layer_of &l, double dx,
-                                                 double dy, double sign, T e[4]) {
-    const double factor = sign * l.coef * job.pair.scale;
-    const matcov_gradient *table = &p.gradients.tables[l.table];
+/* The same where subapertures count as several, or in double precision alone: lines are too rough
+ * for second differences. */
+static __device__ __noinline__ table_sums<double>
+places_at(const gpu_outlines &p, const gpu_outline_job &job, const job_tables &t, const layer_of &l,
+          int k, int nk, bool moments, double dx, double dy) {
+    table_sums<double> e = {};
     for_parts(p, job, l, t.divided, dx, dy, [&](double x, double y) {
-        if constexpr (sizeof(T) == 4) {
-            double v[4] = {0.0, 0.0, 0.0, 0.0};
-            if (x * x + y * y >= table->near2) {
-                add_line(p.gradients, l.table, t.axes, x, y, factor, e);
-                return;
-            }
-            outline_table(table, p.gradients.values, t.axes, x, y, factor, v);
-            for (int k = 0; k < 4; k++)
-                e[k] += (T)v[k];
-        } else {
-            outline_table(table, p.gradients.values, t.axes, x, y, factor, e);
-        }
+        add_places<double, true>(p, job, t, l, k, nk, moments, x, y, e);
     });
-}
-
-/* Add what second moments change of the tables' covariances; nk >= 0: of outline nk too. */
-template <class T>
-static __device__ __forceinline__ void
-add_moments(const gpu_outlines &p, const gpu_outline_job &job, const job_tables &t,
-            const layer_of &l, int k, int nk, double dx, double dy, T e[4]) {
-    const gpu_cov_sensor &a = p.sensors[job.one.sensor], &b = p.sensors[job.other.sensor];
-    double v[4] = {0.0, 0.0, 0.0, 0.0};
-    for_parts(p, job, l, t.divided, dx, dy, [&](double x, double y) {
-        for (int side = 0; side < (nk >= 0 ? 2 : 1); side++)
-            outline_moments(&p.gradients.tables[l.table], p.gradients.values, t.axes,
-                            side ? &b.outline : &a.outline, side ? nk : k, side ? l.other : l.one,
-                            x, y, l.coef * job.pair.scale, v);
-    });
-    for (int i = 0; i < 4; i++)
-        e[i] += (T)v[i];
+    return e;
 }
 
 /* What a layer changes without nodes, for outline k and subaperture (or outline, nk >= 0) kb;
- * whether nodes serve, and whether few of them. Of a lattice all is taken away in the end. */
-template <class T>
-static __device__ __forceinline__ bool add_far(const gpu_outlines &p, const gpu_outline_job &job,
-                                               const job_tables &t, const layer_of &l, int k,
-                                               double2 centre, int nk, T e[4], bool *apart) {
+ * whether nodes serve, and whether few of them. PLAIN: no places_at. */
+template <class T, bool PLAIN>
+static __device__ __forceinline__ bool
+add_far(const gpu_outlines &p, const gpu_outline_job &job, const job_tables &t, const layer_of &l,
+        int k, double2 centre, int nk, table_sums<T> &e, bool *apart) {
     const double dx = l.x - l.other * centre.x, dy = l.y - l.other * centre.y;
     const double r2 = dx * dx + dy * dy;
-    const bool near = r2 < l.near2;
     *apart = r2 >= l.apart2;
-    if (near != (job.table != NULL))
-        add_table<T>(p, job, t, l, dx, dy, near ? -1.0 : 1.0, e);
-    if (!near && p.moments && r2 < l.moments2)
-        add_moments<T>(p, job, t, l, k, nk, dx, dy, e);
-    return near;
+    if (r2 < l.near2)
+        return true;
+    const bool moments = p.moments && r2 < l.moments2;
+    if (!PLAIN && (t.divided || (sizeof(T) == 4 && moments))) {
+        const table_sums<double> sum = places_at(p, job, t, l, k, nk, moments, dx, dy);
+        e.p += (T)sum.p, e.xx += (T)sum.xx, e.xy += (T)sum.xy, e.yy += (T)sum.yy;
+        for (int i = 0; i < 4; i++)
+            e.grid.v[i] += (T)sum.grid.v[i];
+    } else if (moments || job.table != NULL) {
+        add_places<T, sizeof(T) == 8>(p, job, t, l, k, nk, sizeof(T) == 8 && moments, (T)dx, (T)dy,
+                                      e);
+    }
+    return false;
 }
 
 /* ---- nodes: a warp collects the pairs of places and layers that need them, and computes as many
@@ -629,13 +679,15 @@ template <class T> struct whole_block {
     layer_of layer[LAYERS];
     phase_tables<T> phase[LAYERS];
     outline_nodes<T> nodes;
+    job_tables tables;
     double2 centre[THREADS];
     collected<T, 4> warp[THREADS / WARP];
 };
 
 /* Outlines with whole subapertures. Grid: subapertures, outlines, jobs. */
-template <class E>
-static __global__ __launch_bounds__(THREADS) void whole(const __grid_constant__ gpu_outlines p) {
+template <class E, bool PLAIN>
+static __global__
+__launch_bounds__(THREADS, OCCUPANCY(E)) void whole(const __grid_constant__ gpu_outlines p) {
     __shared__ whole_block<E> sh;
     const gpu_outline_job &job = p.job[blockIdx.z];
     const gpu_cov_sensor &a = p.sensors[job.one.sensor], &b = p.sensors[job.other.sensor];
@@ -647,10 +699,12 @@ static __global__ __launch_bounds__(THREADS) void whole(const __grid_constant__ 
     const bool mine = i < job.nb && (b.outline.n == 0 || b.outline.number[kb] < 0);
     const double2 centre = b.centre[kb];
     const box around = box_of(centre.x, centre.y);
-    const job_tables t = tables_of(p, job);
     const E turn[2] = {(E)b.cos_rot, (E)b.sin_rot},
             scale = (E)(formula_slope_scale(1.0, 1.0) / b.size);
+    table_sums<E> far = {};
     E e[4] = {0, 0, 0, 0};
+    if (threadIdx.x == 0)
+        sh.tables = tables_of(p, job);
     sh.centre[threadIdx.x] = centre;
     hold_nodes(a, k, threadIdx.x, THREADS, sh.nodes);
     for (int l0 = 0; l0 < p.nlayer; l0 += LAYERS) {
@@ -670,8 +724,8 @@ static __global__ __launch_bounds__(THREADS) void whole(const __grid_constant__ 
             if (more) {
                 const int l = w + __ffs(todo) - 1;
                 bool apart = false;
-                const bool near =
-                    mine && add_far<E>(p, job, t, sh.layer[l], k, centre, -1, e, &apart);
+                const bool near = mine && add_far<E, PLAIN>(p, job, sh.tables, sh.layer[l], k,
+                                                            centre, -1, far, &apart);
                 collect(sh.warp[first / WARP], number, near, apart, l);
                 todo &= todo - 1;
             }
@@ -681,9 +735,16 @@ static __global__ __launch_bounds__(THREADS) void whole(const __grid_constant__ 
                      const double2 to = sh.centre[first + of];
                      outline_whole<E>(sh.phase[l], turn, sh.nodes, set, frame_of<E>(q, to),
                                       (E)q.coef * scale, v);
+                     if (job.table != NULL)
+                         return;
+                     const four<E> less = square_at<E>(p, job, sh.tables, q, q.x - q.other * to.x,
+                                                       q.y - q.other * to.y);
+                     for (int i = 0; i < 4; i++)
+                         v[i] -= less.v[i];
                  });
         }
     }
+    turn_sums(sh.tables, far, e);
     const double sum[4] = {e[0], e[1], e[2], e[3]};
     if (mine)
         put<E>(p, job, k, kb, false, sum);
@@ -691,13 +752,15 @@ static __global__ __launch_bounds__(THREADS) void whole(const __grid_constant__ 
 
 template <class T> struct pairs_block {
     layer_of layer[LAYERS];
+    job_tables tables;
     outline_nodes<T> one, other[THREADS / WARP];
 };
 
 /* Outlines with outlines, a warp for each pair: a layer a lane without nodes, then all lanes for
  * the nodes of a layer. Grid: the other side's, outlines, jobs. */
-template <class E>
-static __global__ __launch_bounds__(THREADS) void pairs(const __grid_constant__ gpu_outlines p) {
+template <class E, bool PLAIN>
+static __global__
+__launch_bounds__(THREADS, OCCUPANCY(E)) void pairs(const __grid_constant__ gpu_outlines p) {
     __shared__ pairs_block<E> sh;
     const gpu_outline_job &job = p.job[blockIdx.z];
     const gpu_cov_sensor &a = p.sensors[job.one.sensor], &b = p.sensors[job.other.sensor];
@@ -708,7 +771,9 @@ static __global__ __launch_bounds__(THREADS) void pairs(const __grid_constant__ 
         return;
     const int nk = job.kb + min(i, job.nb - 1), kb = b.outline.sub[nk];
     const double2 centre = b.centre[kb];
-    const job_tables t = tables_of(p, job);
+    table_sums<E> sums = {};
+    if (threadIdx.x == 0)
+        sh.tables = tables_of(p, job);
     hold_nodes(a, k, threadIdx.x, THREADS, sh.one);
     hold_nodes(b, nk, lane, WARP, sh.other[warp]);
     for (int l0 = 0; l0 < p.nlayer; l0 += LAYERS) {
@@ -717,10 +782,17 @@ static __global__ __launch_bounds__(THREADS) void pairs(const __grid_constant__ 
         prepare(p, job, k, l0, n, sh.layer);
         __syncthreads();
         for (int w = 0; w < n; w += WARP) {
+            const layer_of &l = sh.layer[min(w + lane, n - 1)];
             bool apart = false;
-            unsigned near = __ballot_sync(
-                ALL, w + lane < n && sh.layer[w + lane].table >= 0 &&
-                         add_far<E>(p, job, t, sh.layer[w + lane], k, centre, nk, e, &apart));
+            const bool mine = w + lane < n && l.table >= 0 &&
+                              add_far<E, PLAIN>(p, job, sh.tables, l, k, centre, nk, sums, &apart);
+            if (mine && job.table == NULL) {
+                const four<E> less = square_at<E>(p, job, sh.tables, l, l.x - l.other * centre.x,
+                                                  l.y - l.other * centre.y);
+                for (int v = 0; v < 4; v++)
+                    e[v] -= less.v[v];
+            }
+            unsigned near = __ballot_sync(ALL, mine);
             const unsigned far = __ballot_sync(ALL, apart);
             for (; near != 0; near &= near - 1) {
                 const layer_of &v = sh.layer[w + __ffs(near) - 1];
@@ -732,6 +804,7 @@ static __global__ __launch_bounds__(THREADS) void pairs(const __grid_constant__ 
         }
     }
     double sum[4];
+    turn_sums(sh.tables, sums, e);
     for (int v = 0; v < 4; v++) {
         sum[v] = e[v];
         for (int d = WARP / 2; d > 0; d /= 2)
@@ -836,9 +909,19 @@ __launch_bounds__(THREADS) void points(const __grid_constant__ gpu_outline_point
             add_entry((E *)p.a, i + (p.col[s] + sub) * p.lda, p.to_fp16, e[s]);
 }
 
+template <class E, bool PLAIN>
+static void launch(cudaStream_t stream, dim3 blocks, const gpu_outlines *p, bool both) {
+    if (both)
+        pairs<E, PLAIN><<<blocks, THREADS, 0, stream>>>(*p);
+    else
+        whole<E, PLAIN><<<blocks, THREADS, 0, stream>>>(*p);
+}
+
 status gpu_outline_add(cudaStream_t stream, backend_type t, const gpu_outlines *p, bool both) {
     int no = 0, nb = 0;
+    bool plain = t == BACKEND_D || !p->moments;
     for (int i = 0; i < p->njob; i++) {
+        plain = plain && p->job[i].pair.parts[0] * p->job[i].pair.parts[1] == 1;
         no = p->job[i].no > no ? p->job[i].no : no;
         nb = p->job[i].nb > nb ? p->job[i].nb : nb;
     }
@@ -846,14 +929,14 @@ status gpu_outline_add(cudaStream_t stream, backend_type t, const gpu_outlines *
         return MOAO_OK;
     const int each = both ? THREADS / 32 : THREADS;
     const dim3 blocks((nb + each - 1) / each, no, p->njob);
-    if (t == BACKEND_D && both)
-        pairs<double><<<blocks, THREADS, 0, stream>>>(*p);
+    if (t == BACKEND_D && plain)
+        launch<double, true>(stream, blocks, p, both);
     else if (t == BACKEND_D)
-        whole<double><<<blocks, THREADS, 0, stream>>>(*p);
-    else if (both)
-        pairs<float><<<blocks, THREADS, 0, stream>>>(*p);
+        launch<double, false>(stream, blocks, p, both);
+    else if (plain)
+        launch<float, true>(stream, blocks, p, both);
     else
-        whole<float><<<blocks, THREADS, 0, stream>>>(*p);
+        launch<float, false>(stream, blocks, p, both);
     LAUNCHED();
     return MOAO_OK;
 }

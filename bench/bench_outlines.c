@@ -1,0 +1,211 @@
+/* What partly lit subapertures cost a GPU, at full scale in mixed precision: bench_outlines
+ * [params/mosaic.yaml [layers [double [key=value ...]]]]. Prints medians with slopes over whole
+ * subapertures, with those over lit parts, and the difference: of an exposure, whatever its
+ * targets, what sensors on a common lattice change (`outlined`) and the covariances of the others;
+ * of a target and exposure, those of the phase with all measurements; and, unless double is 0, Cmm
+ * in double precision by panels of 521 columns, once. */
+#include "matcov/matcov.h"
+#include "params/params.h"
+#include "profile.h"
+#include "residual/lattice_pairs.h"
+
+#include <mpi.h>
+
+#define WIDTH 2816 /* columns of a panel */
+#define DOUBLES 521
+
+static const backend *be;
+static const backend_matcov *ops;
+static backend_ctx *ctx;
+static comm world;
+
+enum { LATTICE, OTHERS, PHASE, CMM, NKIND };
+static const char *const kinds[NKIND] = {"an exposure: sensors on a lattice",
+                                         "an exposure: other sensors",
+                                         "a target and exposure: phase", "Cmm in double precision"};
+
+typedef struct {
+    sys s;
+    profile p, p0;
+    lattice_pairs lattice;
+    lattice_pairs_piece *pieces;
+    int npiece;
+    int64_t np;
+    double *x, *y; /* on the device */
+    void *a;
+} fixture;
+
+/* As the residual phase has them, on a sheared lattice inside the pupil. */
+static void make_points(fixture *f) {
+    const int side = (int)ceil(sqrt(2) * f->s.dm.nssp);
+    const double h = f->s.diameter / side;
+    double *x = calloc((size_t)(side * side) + 1, 8), *y = calloc((size_t)(side * side) + 1, 8);
+    for (int i = 0; i < side * side; i++) {
+        x[f->np] = (i % side + 0.25 + 0.5 * (i / side & 1) - 0.5 * side) * h;
+        y[f->np] = (i / side + 0.25 - 0.5 * side) * h;
+        const double r = hypot(x[f->np], y[f->np]) / (0.5 * f->s.diameter);
+        f->np += r < 1 && r >= f->s.obs;
+    }
+    check(be->alloc(ctx, (size_t)f->np * 8, (void **)&f->x));
+    check(be->alloc(ctx, (size_t)f->np * 8, (void **)&f->y));
+    check(be->copy(ctx, f->x, f->np * 8, x, f->np * 8, f->np * 8, 1));
+    check(be->copy(ctx, f->y, f->np * 8, y, f->np * 8, f->np * 8, 1));
+    check(be->sync(ctx));
+    free(x);
+    free(y);
+}
+
+static status outlined_pairs(const fixture *f, backend_cov *c) {
+    for (int k = 0; k < f->lattice.ngroup; k++) {
+        const lattice_pairs_group *g = &f->lattice.group[k];
+        for (int i = 0; i < g->nsensor * g->nsensor; i++) {
+            const int a = g->sensor[i / g->nsensor], b = g->sensor[i % g->nsensor];
+            if (f->lattice.outlines.n[a] > 0)
+                check(ops->outlined(c, BACKEND_S, a, b, f->a, f->lattice.outlines.n[a]));
+        }
+    }
+    return MOAO_OK;
+}
+
+static status other_pairs(const fixture *f, backend_cov *c) {
+    for (int i = 0; i < f->npiece; i++) {
+        const lattice_pairs_piece *p = &f->pieces[i];
+        check(ops->fill_cmm(c, BACKEND_S, 'A', 0, p->j, p->n, p->row, p->rows, f->a, p->n));
+    }
+    return MOAO_OK;
+}
+
+static status phase_of_target(const fixture *f, backend_cov_target *v) {
+    const int64_t m = (int64_t)f->s.m;
+    for (int64_t j = 0; j < m; j += WIDTH) {
+        const int64_t n = m - j < WIDTH ? m - j : WIDTH;
+        slope_pairs p = {0};
+        bool done = false;
+        while (slope_pairs_next(&f->s, j, n, WIDTH / 2, &p)) {
+            if (ops->fill_cpm_fp16 != NULL)
+                check(ops->fill_cpm_fp16(v, 16, f->np, f->x, f->y, p.sensor, p.k0, p.n, f->a, f->np,
+                                         p.n, &done));
+            if (!done)
+                check(ops->fill_cpm_both(v, BACKEND_S, f->np, f->x, f->y, p.sensor, p.k0, p.n, f->a,
+                                         f->np, p.n));
+        }
+    }
+    return MOAO_OK;
+}
+
+static status all_cmm(const fixture *f, backend_cov *c) {
+    const int64_t m = (int64_t)f->s.m;
+    for (int64_t j = 0; j < m; j += DOUBLES)
+        check(ops->fill_cmm(c, BACKEND_D, 'L', MATCOV_ALL, j, m - j, j,
+                            m - j < DOUBLES ? m - j : DOUBLES, f->a, m));
+    return MOAO_OK;
+}
+
+/* A difference of profiles (target: whose layers move), or (p0 NULL) one. */
+static void open_cov(const fixture *f, const profile *p0, bool target, matcov **mc,
+                     matcov_model *model, backend_cov **c) {
+    double bound;
+    if (p0 != NULL)
+        check(matcov_prepare_difference(&f->s, &f->p, p0, matcov_scale(&f->p, p0), target, mc,
+                                        &bound));
+    else
+        check(matcov_prepare(&f->s, &f->p, mc));
+    check(matcov_model_init(*mc, model));
+    check(ops->open(ctx, model, c));
+}
+
+static void close_cov(matcov *mc, matcov_model *model, backend_cov *c) {
+    ops->close(c);
+    matcov_model_free(model);
+    matcov_free(mc);
+}
+
+static void measure(const fixture *f, bool in_double, double t[NKIND]) {
+    const double dir[2] = {3e-4, -2e-4};
+    matcov *mc;
+    matcov_model model;
+    backend_cov *c;
+    backend_cov_target *v;
+    open_cov(f, &f->p0, false, &mc, &model, &c);
+    t[LATTICE] = TIME(outlined_pairs(f, c));
+    t[OTHERS] = TIME(other_pairs(f, c));
+    close_cov(mc, &model, c);
+    open_cov(f, &f->p0, true, &mc, &model, &c);
+    check(ops->open_target(c, &v));
+    check(ops->aim(v, dir, true));
+    t[PHASE] = TIME(phase_of_target(f, v));
+    ops->close_target(v);
+    close_cov(mc, &model, c);
+    if (!in_double)
+        return;
+    open_cov(f, NULL, false, &mc, &model, &c);
+    double from = now();
+    for (int k = 0; k < 2; k++, t[CMM] = now() - from, from = now()) {
+        check(all_cmm(f, c));
+        check(be->sync(ctx));
+    }
+    close_cov(mc, &model, c);
+}
+
+static void setup(fixture *f, const params *par, int nlayer, bool lit) {
+    int64_t numbers;
+    *f = (fixture){0};
+    check(sys_init(par, &f->s));
+    for (int w = 0; w < f->s.nsensor; w++)
+        f->s.sensors[w].whole = !lit;
+    make_profile(nlayer, true, &f->p);
+    make_profile(nlayer, true, &f->p0);
+    for (int l = 0; l < nlayer; l++)
+        f->p.strength[l] *= 1 + 0.3 * sin(1.0 * l);
+    check(lattice_pairs_init(&f->s, &f->lattice));
+    check(lattice_pairs_pieces(&f->s, &f->lattice, WIDTH, &f->npiece, &f->pieces, &numbers));
+    make_points(f);
+    check(be->alloc(ctx, f->s.m * WIDTH * sizeof(double), &f->a));
+}
+
+static void teardown(fixture *f) {
+    be->release(ctx, f->a), be->release(ctx, f->x), be->release(ctx, f->y);
+    free(f->pieces);
+    lattice_pairs_close(NULL, &f->lattice);
+    sys_free(&f->s);
+}
+
+static void bench(const char *file, int argc, char **argv) {
+    const int nlayer = argc > 2 ? atoi(argv[2]) : 45;
+    const bool in_double = argc < 4 || atoi(argv[3]) != 0;
+    double t[2][NKIND] = {{0}};
+    params par;
+    check(params_load(&world, 1, &file, argc > 4 ? argc - 4 : 0, (const char *const *)argv + 4,
+                      &par));
+    for (int lit = 0; lit < 2; lit++) {
+        fixture f;
+        setup(&f, &par, nlayer, lit);
+        if (!lit)
+            printf("%s: %zu measurements, %lld points, %d layers; ms\n%-36s %9s %9s %9s\n", file,
+                   f.s.m, (long long)f.np, nlayer, "", "whole", "lit", "more");
+        measure(&f, in_double, t[lit]);
+        teardown(&f);
+    }
+    for (int k = 0; k < (in_double ? NKIND : CMM); k++)
+        printf("%-36s %9.2f %9.2f %9.2f\n", kinds[k], 1e3 * t[0][k], 1e3 * t[1][k],
+               1e3 * (t[1][k] - t[0][k]));
+}
+
+int main(int argc, char **argv) {
+    char text[256];
+    MPI_Init(&argc, &argv);
+    check(comm_init(MPI_COMM_SELF, &world));
+    if (backend_get("gpu", &be) != MOAO_OK) {
+        printf("bench_outlines: %s\n", status_message());
+    } else {
+        ops = matcov_backend(be);
+        check(be->describe(0, text, sizeof text));
+        printf("%s\n", text);
+        check(be->open(0, NULL, &ctx));
+        bench(argc > 1 ? argv[1] : "params/mosaic.yaml", argc, argv);
+        be->close(ctx);
+    }
+    comm_free(&world);
+    MPI_Finalize();
+    return 0;
+}
