@@ -28,7 +28,7 @@ static const case_sensor sensors[] = {{11, {20, 5}, 9e4, 1, 0, {0}, 0},
 /* Stars whose subapertures are as wide as the pupil or half of it, all of them by nodes. */
 static const case_sensor few[] = {{11, {20, 5}, 9e4, 1, 0, {0}, 0},
                                   {1, {-15, 12}, INFINITY, 1, 0.1, {0}, 9},
-                                  {11, {30, -9}, INFINITY, 1, 0, {0.03, 0}, 10},
+                                  {22, {30, -9}, INFINITY, 1, 0, {0.03, 0}, 10},
                                   {2, {-8, 22}, INFINITY, 1, 0, {0}, 9}};
 /* a zero layer, one without outer scale, a strong one, and one above the lasers */
 static const double layers[][5] = {{0, 25, 60, 4, -3},     {0, 12, 0, 9, 9},
@@ -534,7 +534,6 @@ static void test_small_stars(void **state) {
     stars = few, nsensor = sizeof few / sizeof *few;
     test_cmm(state);
     test_truth_sensor(state);
-    test_difference(state);
     stars = sensors, nsensor = NSENSOR;
     gradients = false;
 }
