@@ -235,9 +235,11 @@ static void print_device(const advice *a, double memory) {
     memory = fmin(memory, a->m.device_memory);
     if (g != NULL)
         say("card",
-            "%s, compute %d.%d: FP64 %.3g, FP32 %.3g, FP16 %.4g TFLOP/s, %.0f GB at %.0f "
-            "GB/s; times are estimated from its rates unless it is an H200",
-            g->name, g->major, g->minor, g->fp64, g->fp32, g->fp16, g->memory, g->bandwidth);
+            "%s, compute %d.%d: FP64 %.3g, FP32 %.3g, FP16 %.4g TFLOP/s, INT8 %.4g; %.0f GB at "
+            "%.0f GB/s; %d multiprocessors, %d MB of cache, %zu KiB of shared memory a block%s",
+            g->name, g->major, g->minor, g->fp64, g->fp32, g->fp16, g->int8, g->memory,
+            g->bandwidth, g->multiprocessors, g->l2, gpu_model_shared(g) >> 10,
+            g == gpu_model_reference() ? "" : "; the time is an estimate from these rates");
     if (p->fits == 0) {
         say("GPU", "%.3f GB are needed for one target, %.3f GB given (compute.gpu_memory)",
             (double)plan_device_bytes(p, 1) / 1e9, memory / 1e9);

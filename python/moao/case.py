@@ -297,14 +297,17 @@ class Case:
     # --- what it takes
 
     def check(self, ranks: Optional[int] = None, gpus: Optional[int] = None, nodes: Optional[int] = None,
-              cores: Optional[int] = None, memory: Optional[float] = None, hours: Optional[float] = None) -> Check:
+              cores: Optional[int] = None, memory: Optional[float] = None, hours: Optional[float] = None,
+              card: Optional[str] = None) -> Check:
         """What a run takes: sizes, photons of the stars, memory, time, warnings. Nothing large is computed.
 
-        ranks: plan for so many. nodes, cores, gpus (of a node), memory [GB]: another machine. hours: longest time of a job."""
+        ranks: plan for so many. nodes, cores, gpus (of a node), memory [GB]: another machine. hours: longest time of a job.
+        card: the model of its GPUs, "RTX 4090"."""
         words, own = self._words()
         for option, value in (("--ranks", ranks), ("--gpus", gpus), ("--nodes", nodes), ("--cores", cores), ("--memory", memory),
                               ("--time", hours)):
             words += [option, "%g" % value] if value is not None else []
+        words += ["--gpu", card] if card is not None else []
         f = self._call(["check", "--json"] + words, own)
         return Check(json.loads(f.output), f.warnings)
 

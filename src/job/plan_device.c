@@ -213,14 +213,14 @@ status plan_choose_pair(const request *q, const machine *m, double rest, plan *p
         n = serving(q, p, pairs);
     }
     grant(q, m, rest, p);
-    p->mixed_needs = 0;
+    double mixed = 0; /* what the smallest of these needs for one target */
     for (int i = 0; i < n && !p->held; i++) {
-        const bool fp16 = p->pair != NULL && p->pair->product->fp16;
-        const double needs = i > 0 ? (double)plan_device_bytes(p, 1) : 0;
         count(q, pairs[i], (size_t)q->par->compute_panel, p);
-        if (i > 0 && pairs[i]->product->exact && fp16)
-            p->mixed_needs = needs;
+        const double needs = (double)plan_device_bytes(p, 1);
+        if (pairs[i]->product->fp16)
+            mixed = mixed > 0 && mixed < needs ? mixed : needs;
     }
+    p->mixed_needs = p->pair != NULL && p->pair->product->exact ? mixed : 0;
     return p->fits > 0 ? MOAO_OK : say_too_little(p);
 }
 

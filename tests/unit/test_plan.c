@@ -184,6 +184,47 @@ static void test_threads(void **state) {
     assert_int_equal(plan_threads(&(sys){.m = 2}, 8), 1);
 }
 
+/* Memory of a device below which a precision has no plan. */
+static double least_memory(given *g, int precision) {
+    double low = 0, high = g->m.device_memory;
+    plan p;
+    g->par.compute_precision = precision;
+    while (high - low > 1e3) {
+        g->m.device_free = g->m.device_memory = (low + high) / 2;
+        *(make_plan(g, &p) == MOAO_OK ? &high : &low) = g->m.device_memory;
+        status_clear();
+    }
+    return high;
+}
+
+/* Where a device's memory holds double precision and no mixed, what is to be chosen becomes double
+ * and says what mixed would need; mixed by name is refused. */
+static void test_too_little_for_mixed(void **state) {
+    given g;
+    plan p;
+    (void)state;
+    open_given("psf.residual=phase", 1, &g);
+    g.m.devices = true;
+    g.q.mixed_pays = true;
+    g.m.device_free = g.m.device_memory = 4e9;
+    g.par.compute_precision = PRECISION_PARAM_AUTO;
+    assert_int_equal(make_plan(&g, &p), MOAO_OK);
+    assert_true(p.pair->product->fp16 && p.mixed_needs == 0);
+    const double with_double = least_memory(&g, PRECISION_PARAM_DOUBLE);
+    g.m.device_memory = 4e9;
+    const double with_mixed = least_memory(&g, PRECISION_PARAM_MIXED);
+    assert_true(with_double + 1e4 < with_mixed);
+    g.m.device_free = g.m.device_memory = (with_double + with_mixed) / 2;
+    assert_int_equal(make_plan(&g, &p), MOAO_INPUT);
+    assert_non_null(strstr(status_message(), "one target at a time needs"));
+    status_clear();
+    g.par.compute_precision = PRECISION_PARAM_AUTO;
+    assert_int_equal(make_plan(&g, &p), MOAO_OK);
+    assert_true(p.pair->product->exact);
+    assert_true(p.mixed_needs > g.m.device_memory && p.mixed_needs < 1.01 * with_mixed);
+    close_given(&g);
+}
+
 static int write_the_case(void **state) {
     const int st = enter_folder(state);
     if (st == 0)
@@ -193,8 +234,9 @@ static int write_the_case(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grid),   cmocka_unit_test(test_panels),  cmocka_unit_test(test_work),
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_grid),    cmocka_unit_test(test_panels),
+        cmocka_unit_test(test_work),    cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_too_little_for_mixed),
     };
     return cmocka_run_group_tests(tests, write_the_case, leave_folder);
 }
