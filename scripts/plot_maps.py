@@ -7,7 +7,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.realpath
 try:
     from moao_start import start
 except ImportError:
-    print("%s: the folder python/ of moao is not beside that of this script; or: pip install ./python and use its commands"
+    print("%s: the folder python/ of moao is not next to that of this script; or: pip install ./python and use its commands"
           % sys.argv[0], file=sys.stderr)
     sys.exit(2)
 

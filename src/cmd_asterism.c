@@ -21,7 +21,7 @@ const char cmd_asterism_usage[] =
     "usage: moao asterism FILE... --stars CATALOGUE --choose N -o DIR [-n RANKS]\n"
     "                     [--want FIGURE] [--limit MAG] [...] [key=value ...]\n"
     "\n"
-    "Chooses guide stars: ranks the asterisms of N stars of a catalogue, beside the\n"
+    "Chooses guide stars: ranks the asterisms of N stars of a catalogue, with the\n"
     "laser stars of FILE, by the image quality of its targets, and computes the best\n"
     "ones in full. The natural stars of FILE are replaced; sensors of candidates are\n"
     "like the first of them.\n"

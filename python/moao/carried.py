@@ -1,4 +1,4 @@
-"""Columns of a user's tables of stars and targets that the program does not know: they are kept beside the results and come
+"""Columns of a user's tables of stars and targets that the program does not know: they are kept with the results and come
 back with the tables of the run."""
 import os
 

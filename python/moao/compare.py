@@ -1,4 +1,4 @@
-"""Two runs beside each other: which targets, wavelengths and quantities they share, and by how much they differ."""
+"""Two runs compared: which targets, wavelengths and quantities they share, and by how much they differ."""
 import numpy as np
 
 from .results import MoaoError

@@ -58,7 +58,7 @@ status params_check_alternatives(const ynode *map, const char *path, const char 
             if (!params_excludes(path, map->key[i]->text, map->key[j]->text))
                 continue;
             param_join(full, where, map->key[i]->text);
-            return yaml_tree_fail(map->key[i], full, "given beside %s, expected only one of them",
+            return yaml_tree_fail(map->key[i], full, "given with %s, expected only one of them",
                                   map->key[j]->text);
         }
     return MOAO_OK;

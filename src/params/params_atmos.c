@@ -132,7 +132,7 @@ static status resolve_strengths(params_loader *l, const ynode *map, const char *
     double total = sum(v);
     if (fractions && !params_given(p->r0))
         return fail_layers(map, path, "r0",
-                           "missing, expected r0 (a length in m) or seeing beside fractions");
+                           "missing, expected r0 (a length in m) or seeing with fractions");
     if (params_given(p->r0) && !(total > 1e-300)) /* so that its inverse is finite */
         return fail_layers(map, path, key, "all zero, expected at least one positive value");
     if (fractions && !(fabs(total - 1) <= 0.01))
@@ -211,7 +211,7 @@ static status read_profile(params_loader *l, const ynode *map, const char *path,
     }
     for (int i = 0; file != NULL && !is_yaml(p->file) && i < 3; i++)
         if (param_node(map, given[i]) != NULL)
-            return fail_layers(map, path, given[i], "given beside file, expected only one of them");
+            return fail_layers(map, path, given[i], "given with file, expected only one of them");
     TRY(param_table_read(t, 0, map, path, p));
     TRY(params_check_alternatives(map, "atmosphere.profiles", path));
     param_join(full, path, "layers");

@@ -51,7 +51,7 @@ static status check_interval(const params *par, const ynode *map, const char *ke
     if (!params_given(interval))
         return MOAO_OK;
     if (!params_given(par->schedule_end))
-        return yaml_tree_fail(map, "schedule.end", "missing, expected a time beside %s", key);
+        return yaml_tree_fail(map, "schedule.end", "missing, expected a time with %s", key);
     if (!(par->schedule_end > par->schedule_start))
         return yaml_tree_fail(yaml_tree_get(map, "end"), "schedule.end",
                               "%.10g s is not after the start at %.10g s, expected a later time",
@@ -230,10 +230,9 @@ static status read_format(params *par, const ynode *root) {
     if (word == FORMAT_NONE)
         return MOAO_OK;
     if (param_node(root, "compute.factor") != NULL || param_node(root, "compute.product") != NULL)
-        return yaml_tree_fail(
-            param_node(root, "compute.format"), "compute.format",
-            "given beside compute.factor or compute.product, which it stands for: "
-            "expected only one of them");
+        return yaml_tree_fail(param_node(root, "compute.format"), "compute.format",
+                              "given with compute.factor or compute.product, which it stands for: "
+                              "expected only one of them");
     par->compute_factor = of[word].factor;
     par->compute_product = of[word].product;
     par->compute_format = FORMAT_NONE;
@@ -247,14 +246,14 @@ static status check_product(const params *par, const ynode *root) {
     if (par->compute_factor == FACTOR_PARAM_TLR_HOST && par->compute_tlr_distributed)
         return yaml_tree_fail(param_node(root, "compute.tlr_distributed"),
                               "compute.tlr_distributed",
-                              "true beside compute.factor: tlr_host, which keeps all of it in the "
+                              "true with compute.factor: tlr_host, which keeps all of it in the "
                               "memory of each rank's host: expected only one of them");
     if (par->compute_product != PRODUCT_PARAM_EXACT ||
         par->compute_precision != PRECISION_PARAM_MIXED ||
         par->compute_factor == FACTOR_PARAM_TLR || par->compute_factor == FACTOR_PARAM_TLR_HOST)
         return MOAO_OK;
     return yaml_tree_fail(param_node(root, "compute.product"), "compute.product",
-                          "exact beside compute.precision: mixed, which asks for products in FP16: "
+                          "exact with compute.precision: mixed, which asks for products in FP16: "
                           "expected only one of them");
 }
 
@@ -267,7 +266,7 @@ static status check_fit(const params *par, const ynode *root) {
     if (par->psf_residual == RESIDUAL_SENSOR)
         return yaml_tree_fail(
             param_node(root, "psf.residual"), "psf.residual",
-            "sensor beside reconstructor.fit: phase, whose commands follow from the "
+            "sensor with reconstructor.fit: phase, whose commands follow from the "
             "phase at points of the pupil, not from a truth sensor; expected phase, "
             "or reconstructor.fit=slopes");
     for (int i = 0; i < par->output_matrices.n; i++) {

@@ -75,7 +75,7 @@ static status check_open(const params_loader *l) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (given(l, keys[i].key) && keys[i].other)
             return yaml_tree_fail(param_node(l->root, keys[i].key), keys[i].key,
-                                  "of a closed loop, beside loop.type: open, which has loop.delay; "
+                                  "of a closed loop, with loop.type: open, which has loop.delay; "
                                   "expected loop.type: integrator or leaky");
     return MOAO_OK;
 }
@@ -89,14 +89,14 @@ static status check_delays(const params_loader *l) {
     for (int i = 0; i < 2; i++)
         if (value[i] > 0)
             return yaml_tree_fail(param_node(l->root, keys[i]), keys[i],
-                                  "beside loop.type: %s, whose delay is loop.frames over "
+                                  "with loop.type: %s, whose delay is loop.frames over "
                                   "loop.rate; expected none",
                                   type_name[par->loop_type]);
     for (int w = 0; w < par->sensors.n; w++)
         if (params_given(par->sensors.v[w].delay)) {
             params_sensor_path(l, w, "delay", path);
             return yaml_tree_fail(param_node(l->root, path), path,
-                                  "beside loop.type: %s, which has one delay for all sensors; "
+                                  "with loop.type: %s, which has one delay for all sensors; "
                                   "expected none",
                                   type_name[par->loop_type]);
         }
@@ -154,7 +154,7 @@ static status check_low_loop(params_loader *l) {
     const double ratio = par->loop_rate / par->loop_low_rate, whole = fmax(ratio, 1 / ratio);
     if (fabs(whole - round(whole)) > 1e-6 * whole)
         return yaml_tree_fail(param_node(l->root, "loop.low.rate"), "loop.low.rate",
-                              "%.6g Hz beside a loop.rate of %.6g Hz, expected that over a whole "
+                              "%.6g Hz with a loop.rate of %.6g Hz, expected that over a whole "
                               "number, or times one",
                               par->loop_low_rate, par->loop_rate);
     params_filters(par, &loop, &low);
@@ -171,11 +171,11 @@ status params_check_loop(params_loader *l) {
         return check_open(l);
     if (par->mode == MODE_MOAO && par->loop_type == LOOP_INTEGRATOR)
         return yaml_tree_fail(param_node(l->root, "loop.type"), "loop.type",
-                              "integrator beside mode: moao, whose sensors do not see the mirrors; "
+                              "integrator with mode: moao, whose sensors do not see the mirrors; "
                               "expected open, or leaky, which filters commands in time");
     if (par->mode == MODE_SPLIT)
         return yaml_tree_fail(param_node(l->root, "loop.type"), "loop.type",
-                              "%s beside mode: split, which has the delays of both mirrors; "
+                              "%s with mode: split, which has the delays of both mirrors; "
                               "expected open",
                               type_name[par->loop_type]);
     TRY(check_delays(l));

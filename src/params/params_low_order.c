@@ -32,7 +32,7 @@ static status refuse(const params_loader *l, bool any) {
                            "the sensors");
         if (keys[i].asked && keys[i].of_loop && !own)
             return fail_at(l, keys[i].key,
-                           "of a loop of these sensors' own, beside loop.low.type: loop; "
+                           "of a loop of these sensors' own, with loop.low.type: loop; "
                            "expected loop.low.type: integrator or leaky");
     }
     return MOAO_OK;
@@ -80,18 +80,18 @@ status params_check_low_order(params_loader *l) {
                        "all are for low orders, expected some without low_order: true");
     if (par->mode == MODE_MOAO || par->mode == MODE_SPLIT)
         return fail_at(l, "mode",
-                       "stars for low orders (low_order: true) beside a mirror for each target, "
+                       "stars for low orders (low_order: true) with a mirror for each target, "
                        "expected glao, ltao or mcao");
     if (par->loop_low_type != LOOP_OPEN && par->loop_type == LOOP_OPEN)
         return fail_at(l, "loop.low.type",
-                       "a closed loop beside loop.type: open, expected loop.type: integrator or "
+                       "a closed loop with loop.type: open, expected loop.type: integrator or "
                        "leaky (with gain 1 a pure delay of loop.frames), or loop.low.type: loop");
     TRY(check_modes(l));
     snprintf(what, sizeof what, "loop.low.control: %s", control_name[par->loop_low_control]);
     TRY(params_choose_exact(l, what));
     if (par->compute_backend == BACKEND_GPU)
         return fail_at(l, "compute.backend",
-                       "gpu beside stars for low orders, whose commands are computed on CPUs; "
+                       "gpu with stars for low orders, whose commands are computed on CPUs; "
                        "expected cpu or auto");
     par->compute_backend = BACKEND_CPU;
 done:

@@ -20,7 +20,7 @@ static status choose_fit(params_loader *l) {
     params *par = l->par;
     if (param_node(l->root, "reconstructor.fit") != NULL && par->reconstructor_fit != FIT_PHASE)
         return yaml_tree_fail(param_node(l->root, "reconstructor.fit"), "reconstructor.fit",
-                              "slopes beside mode: %s, whose commands are fitted to the phase; "
+                              "slopes with mode: %s, whose commands are fitted to the phase; "
                               "expected phase, or mode=moao",
                               mode_name[par->mode]);
     par->reconstructor_fit = FIT_PHASE;
@@ -58,7 +58,7 @@ static status choose_directions(params_loader *l) {
             TRY(add_direction(to, par->sensors.v[i].direction));
     if (par->mode == MODE_LTAO && to->n != 1)
         return fail_at(l, "optimise.list",
-                       "more than one direction beside mode: ltao, expected one, or mode=glao");
+                       "more than one direction with mode: ltao, expected one, or mode=glao");
 done:
     return st;
 }
@@ -134,18 +134,16 @@ status params_choose_exact(params_loader *l, const char *what) {
     char text[160];
     if (par->compute_precision == PRECISION_PARAM_MIXED) {
         snprintf(text, sizeof text,
-                 "mixed beside %s, which FP16 does not compute; expected double or auto", what);
+                 "mixed with %s, which FP16 does not compute; expected double or auto", what);
         return fail_at(l, "compute.precision", text);
     }
     if (par->compute_product != PRODUCT_PARAM_EXACT && par->compute_product != PRODUCT_PARAM_AUTO) {
-        snprintf(text, sizeof text,
-                 "%s beside %s, which it does not compute; expected exact or auto",
+        snprintf(text, sizeof text, "%s with %s, which it does not compute; expected exact or auto",
                  product[par->compute_product], what);
         return fail_at(l, "compute.product", text);
     }
     if (par->compute_factor != FACTOR_PARAM_DENSE && par->compute_factor != FACTOR_PARAM_AUTO) {
-        snprintf(text, sizeof text,
-                 "%s beside %s, which it does not compute; expected dense or auto",
+        snprintf(text, sizeof text, "%s with %s, which it does not compute; expected dense or auto",
                  factor[par->compute_factor], what);
         return fail_at(l, "compute.factor", text);
     }
@@ -213,7 +211,7 @@ static status check_split(params_loader *l, int *n) {
     if (of->n < 1 || of->n > 2 || (of->n == 1 && strcmp(of->v[0], "common") != 0) ||
         (of->n == 2 && strcmp(of->v[0], of->v[1]) == 0))
         return fail_at(l, "mirrors.for",
-                       "expected [common, target], or [common], beside which the mirror of a "
+                       "expected [common, target], or [common], with which the mirror of a "
                        "target is that of dm");
     TRY(params_choose_exact(l, "mode: split"));
     TRY(complete(l, "mirrors.altitude", &par->mirrors_altitude, of->n, 0));
@@ -238,7 +236,7 @@ static status refuse_split(const params_loader *l) {
                           par->split_scale != 1};
     for (size_t i = 0; i < sizeof asked / sizeof *asked && par->mode != MODE_SPLIT; i++)
         if (asked[i]) {
-            snprintf(what, sizeof what, "of mode: split, beside mode: %s; expected mode: split",
+            snprintf(what, sizeof what, "of mode: split, with mode: %s; expected mode: split",
                      mode_name[par->mode]);
             return fail_at(l, key[i], what);
         }
@@ -279,18 +277,16 @@ static status check_mirrors(params_loader *l) {
             return fail_at(l, "mirrors.pitch", "more than 1000 actuators across, expected fewer");
         if (par->dm_nssp >= least)
             continue;
-        snprintf(
-            what, sizeof what,
-            "%d is coarser than a mirror's pitch of %.4g m: beside mirrors it gives the lattice "
-            "of points and images, expected at least %d",
-            par->dm_nssp, par->mirrors_pitch.v[i], least);
+        snprintf(what, sizeof what,
+                 "%d is coarser than a mirror's pitch of %.4g m: with mirrors it gives the lattice "
+                 "of points and images, expected at least %d",
+                 par->dm_nssp, par->mirrors_pitch.v[i], least);
         return fail_at(l, "dm.nssp", what);
     }
     if (par->compute_backend == BACKEND_GPU)
-        return fail_at(
-            l, "compute.backend",
-            "gpu beside mirrors, whose images are computed on CPUs alone; expected cpu or "
-            "auto, or one mirror on the pupil by dm");
+        return fail_at(l, "compute.backend",
+                       "gpu with mirrors, whose images are computed on CPUs alone; expected cpu or "
+                       "auto, or one mirror on the pupil by dm");
     par->compute_backend = BACKEND_CPU;
 done:
     return st;
@@ -306,7 +302,7 @@ status params_check_correctors(params_loader *l) {
             if (param_node(l->root, key) != NULL &&
                 par->optimise_list.n + par->mirrors_altitude.n > 0)
                 return fail_at(l, key,
-                               "of correctors that targets share, beside mode: moao, which has one "
+                               "of correctors that targets share, with mode: moao, which has one "
                                "for each target; expected mode: glao, ltao, mcao or split");
         }
         return MOAO_OK;

@@ -247,7 +247,7 @@ static status take_loop(params_loader *l, rejection *r) {
     status st = MOAO_OK;
     if (r->kind == REJECTION_LOOP && !closed)
         return yaml_tree_fail(at, "errors.rejection",
-                              "loop beside loop.type: open, expected delay, or a closed loop");
+                              "loop with loop.type: open, expected delay, or a closed loop");
     r->kind = closed && some ? REJECTION_LOOP : REJECTION_OFF;
     if (r->kind == REJECTION_OFF)
         return st;
@@ -260,7 +260,7 @@ static status take_loop(params_loader *l, rejection *r) {
         st = yaml_tree_fail(
             param_node(l->root, own ? "loop.low.gain" : "loop.gain"),
             own ? "loop.low.gain" : "loop.gain",
-            "optimal beside spectra of motion that this loop is to reject, expected a number, or "
+            "optimal with spectra of motion that this loop is to reject, expected a number, or "
             "another errors.rejection");
 done:
     return st;

@@ -38,7 +38,7 @@ static status check_spiders(const params_loader *l) {
     TRY(params_check_alternatives(map, group, group));
     if (n == 0)
         return params_given(par->telescope_spiders_width)
-                   ? missing(l, group, "telescope.spiders.number", "it, or angles, beside a width")
+                   ? missing(l, group, "telescope.spiders.number", "it, or angles, with a width")
                    : MOAO_OK;
     if (!params_given(par->telescope_spiders_width))
         return missing(l, group, "telescope.spiders.width", "a length in m");

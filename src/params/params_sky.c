@@ -38,13 +38,13 @@ static status check_company(const params_loader *l) {
     const params *par = l->par;
     const bool placed = par->sky_hour_angle != NULL || par->sky_time != NULL;
     if ((par->sky_ra != NULL) != (par->sky_dec != NULL))
-        return missing(l, par->sky_ra != NULL ? "sky.dec" : "sky.ra", "it beside the other one");
+        return missing(l, par->sky_ra != NULL ? "sky.dec" : "sky.ra", "it with the other one");
     if (placed && par->sky_ra == NULL)
-        return missing(l, "sky.ra", "the field's centre beside its hour angle or time");
+        return missing(l, "sky.ra", "the field's centre with its hour angle or time");
     if (placed && !params_given(par->sky_latitude))
-        return missing(l, "sky.latitude", "an angle in deg beside an hour angle or a time");
+        return missing(l, "sky.latitude", "an angle in deg with an hour angle or a time");
     if (par->sky_time != NULL && !params_given(par->sky_longitude))
-        return missing(l, "sky.longitude", "an angle in deg, east positive, beside a time");
+        return missing(l, "sky.longitude", "an angle in deg, east positive, with a time");
     if (par->sky_lgs == SKY_PUPIL && !placed)
         return missing(l, "sky.hour_angle", "it or a time, as sky.lgs is pupil");
     if (par->sky_pupil == SKY_PUPIL_ZENITH && !placed)

@@ -151,16 +151,16 @@ class Loop(unittest.TestCase):
             with open(path, "w", encoding="utf-8") as f:
                 json.dump(SMALL, f)
             closed = loop("integrator", 0.5, 2, 500)
-            for words, told in ((["loop.gain=0.3"], "loop.gain: of a closed loop, beside loop.type: open"),
+            for words, told in ((["loop.gain=0.3"], "loop.gain: of a closed loop, with loop.type: open"),
                                 (closed + ["loop.gain=1.2"], "loop.gain: a gain of 1.2 over 2 frames is not stable, expected less than 1"),
                                 (closed + ["loop.gain=nan"], "loop.gain: nan is no gain"), (closed + ["loop.gain=3"], "loop.gain: 3 is no gain"),
-                                (closed + ["loop.gain=best"], "or optimal"), (["loop.gain=optimal"], "beside loop.type: open"),
+                                (closed + ["loop.gain=best"], "or optimal"), (["loop.gain=optimal"], "with loop.type: open"),
                                 (closed + ["loop.gain=1e-4"], "remembers more than"), (closed + ["loop.rate=0"], "loop.rate"),
                                 (closed + ["loop.rate=nan"], "loop.rate"), (closed + ["loop.frames=0.5"], "loop.frames"),
-                                (closed + ["loop.delay=2 ms"], "loop.delay: beside loop.type: integrator"),
+                                (closed + ["loop.delay=2 ms"], "loop.delay: with loop.type: integrator"),
                                 (closed + ["sensors.*.delay=2 ms"], "which has one delay for all sensors"),
                                 (closed[:3] + ["sensors[0].frame_time=1 ms"], "loop.rate: missing, and the sensors have frames of 1 and 4 ms"),
-                                (closed + ["mode=moao"], "integrator beside mode: moao"),
+                                (closed + ["mode=moao"], "integrator with mode: moao"),
                                 (closed + ["compute.backend=gpu"], "computed on CPUs")):
                 p = moao("check" if "gpu" not in words[-1] else "run", path, *words, check=False)
                 self.assertEqual(p.returncode, 2, words)

@@ -190,8 +190,8 @@ class Loops(unittest.TestCase):
             got = float(told.split("of which the loop leaves ")[1].split()[0])
             self.assertLess(abs(got / want - 1), 0.01)
             told = moao("check", path, *loop(*slow), "loop.gain=optimal", check=False)
-            self.assertEqual((told.returncode, "optimal beside spectra of motion" in told.stderr), (2, True))
-            for more, said in ((["errors.rejection=loop"], "errors.rejection: loop beside loop.type: open"),):
+            self.assertEqual((told.returncode, "optimal with spectra of motion" in told.stderr), (2, True))
+            for more, said in ((["errors.rejection=loop"], "errors.rejection: loop with loop.type: open"),):
                 told = moao("check", path, *more, check=False)
                 self.assertEqual((told.returncode, said in told.stderr), (2, True), told.stderr)
 
@@ -202,20 +202,20 @@ class Loops(unittest.TestCase):
             with open(path, "w", encoding="utf-8") as f:
                 json.dump(SMALL, f)
             closed, own = loop("integrator", 0.5, 2, 500), low("integrator", 0.5, 2, 100)
-            for words, told in ((own, "loop.low.type: a closed loop beside loop.type: open"),
-                                (closed + own[:1] + ["loop.low.rate=150"], "loop.low.rate: 150 Hz beside a loop.rate of 500 Hz"),
+            for words, told in ((own, "loop.low.type: a closed loop with loop.type: open"),
+                                (closed + own[:1] + ["loop.low.rate=150"], "loop.low.rate: 150 Hz with a loop.rate of 500 Hz"),
                                 (closed + own + ["loop.low.gain=1.1"], "loop.low.gain: a gain of 1.1 over 2 frames is not stable"),
                                 (closed + own + ["loop.low.gain=best"], "loop.low.gain: best is no gain"),
                                 (closed + own + ["loop.low.gain=0.01", "loop.rate=5000"], "frames of the faster loop, more than"),
-                                (closed + ["loop.low.rate=100"], "beside loop.low.type: loop"),
-                                (closed + ["loop.low.gain=0.3"], "beside loop.low.type: loop"),
+                                (closed + ["loop.low.rate=100"], "with loop.low.type: loop"),
+                                (closed + ["loop.low.gain=0.3"], "with loop.low.type: loop"),
                                 (["loop.low.modes=plate_scale"], "plate scale without several mirrors"),
                                 (["sensors.*.low_order=true"], "all are for low orders"),
                                 (["sensors.*.low_order=false", "loop.low.control=cascade"], "without a star for low orders"),
-                                (["compute.factor=tlr"], "tlr beside loop.low.control: split"),
-                                (["compute.product=toeplitz"], "toeplitz beside loop.low.control: split"),
-                                (["compute.precision=mixed"], "mixed beside loop.low.control: split"),
-                                (["compute.backend=gpu"], "gpu beside stars for low orders")):
+                                (["compute.factor=tlr"], "tlr with loop.low.control: split"),
+                                (["compute.product=toeplitz"], "toeplitz with loop.low.control: split"),
+                                (["compute.precision=mixed"], "mixed with loop.low.control: split"),
+                                (["compute.backend=gpu"], "gpu with stars for low orders")):
                 p = moao("check", path, *words, check=False)
                 self.assertEqual(p.returncode, 2, words)
                 self.assertIn(told, " ".join(p.stderr.split()), words)

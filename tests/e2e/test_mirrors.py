@@ -92,7 +92,7 @@ class Fit(unittest.TestCase):
 
     def test_refusals(self):
         """What belongs to a truth sensor is refused beside it."""
-        for word, told in (("psf.residual=sensor", "sensor beside reconstructor.fit: phase"),
+        for word, told in (("psf.residual=sensor", "sensor with reconstructor.fit: phase"),
                            ("output.matrices=[W, Dplus]", "Dplus belongs to a truth sensor")):
             p = moao("check", "params/canary.yaml", "reconstructor.fit=phase", word, check=False)
             self.assertEqual(p.returncode, 2, p.stdout)
@@ -215,7 +215,7 @@ class Shared(unittest.TestCase):
             with open(path, "w", encoding="utf-8") as f:
                 json.dump(SMALL, f)
             for word, told in (("mode=moao", "mirrors: of correctors"), ("mode=glao", "mirrors.altitude: more than one mirror"),
-                               ("reconstructor.fit=slopes", "slopes beside mode: mcao"), ("dm.nssp=4", "expected at least 5"),
+                               ("reconstructor.fit=slopes", "slopes with mode: mcao"), ("dm.nssp=4", "expected at least 5"),
                                ("mirrors.pitch=[1, 1, 1]", "3 numbers for 2 mirrors"), ("optimise.weights=[1, 2]", "2 weights for 3"),
                                ("compute.backend=gpu", "computed on CPUs alone")):
                 p = moao("check", path, word, check=False)

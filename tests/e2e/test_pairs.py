@@ -138,9 +138,9 @@ class Pairs(unittest.TestCase):
             for options, line in (
                     (["compute.factor=host"], "compute.factor: host is a factor that is streamed to a GPU"),
                     (["compute.product=fp16"], "compute.product: fp16 needs a GPU"),
-                    (["compute.product=exact", "compute.precision=mixed"], "compute.product: exact beside compute.precision: mixed"),
-                    (["compute.factor=tlr_host", "compute.tlr_distributed=true"], "compute.tlr_distributed: true beside compute.factor: tlr_host"),
-                    (["compute={format: tlr, factor: tlr}"], "compute.format: given beside compute.factor")):
+                    (["compute.product=exact", "compute.precision=mixed"], "compute.product: exact with compute.precision: mixed"),
+                    (["compute.factor=tlr_host", "compute.tlr_distributed=true"], "compute.tlr_distributed: true with compute.factor: tlr_host"),
+                    (["compute={format: tlr, factor: tlr}"], "compute.format: given with compute.factor")):
                 p = moao("run", case, *options, "compute.backend=cpu", "-o", out, check=False)
                 self.assertEqual(p.returncode, 2, options)
                 self.assertIn(line, p.stderr)

@@ -132,10 +132,10 @@ class Identities(unittest.TestCase):
                                ("mirrors.altitude=[0, 500]", "the mirror of a target is on the pupil"),
                                ("mirrors.delay=[1ms, 2ms, 3ms]", "3 numbers for 2 mirrors"), ("mirrors.delay=nan", "mirrors.delay"),
                                ("split.shift=[nan, 0]", "split.shift"), ("split.scale=0", "split.scale"),
-                               ("compute.precision=mixed", "mixed beside mode: split"), ("compute.product=fp16", "fp16 beside mode: split"),
-                               ("compute.product=toeplitz", "toeplitz beside mode: split"),
-                               ("compute.factor=tlr", "tlr beside mode: split"), ("compute.backend=gpu", "computed on CPUs alone"),
-                               ("reconstructor.fit=slopes", "slopes beside mode: split")):
+                               ("compute.precision=mixed", "mixed with mode: split"), ("compute.product=fp16", "fp16 with mode: split"),
+                               ("compute.product=toeplitz", "toeplitz with mode: split"),
+                               ("compute.factor=tlr", "tlr with mode: split"), ("compute.backend=gpu", "computed on CPUs alone"),
+                               ("reconstructor.fit=slopes", "slopes with mode: split")):
                 p = moao("check", path, word, check=False)
                 self.assertEqual(p.returncode, 2, word + p.stdout)
                 self.assertIn(told, p.stderr)
