@@ -138,6 +138,12 @@ static status check_delays(const params *par) {
         return status_fail(MOAO_INPUT, "loop.type: the search knows no closed loop, expected open, "
                                        "with a loop.delay");
     for (int w = 0; w < par->sensors.n; w++)
+        if (par->sensors.v[w].low_order && par->loop_low_control != LOW_JOINT)
+            return status_fail(MOAO_INPUT,
+                               "sensor %s: the search knows one reconstructor of all sensors, "
+                               "expected low_order: false, or loop.low.control: joint",
+                               par->sensors.v[w].name);
+    for (int w = 0; w < par->sensors.n; w++)
         if (params_given(par->sensors.v[w].delay))
             return status_fail(MOAO_INPUT,
                                "sensor %s: the search knows one delay for all stars, expected no "

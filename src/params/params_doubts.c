@@ -55,6 +55,27 @@ static void warn_loop(const params *par, const sys *s, warnings *w) {
                 times[i].key, times[i].v, times[i].v, s->sensors[0].name, 1e3 * times[i].v * frame);
 }
 
+/* Light of other frames than those of the loop. */
+static void warn_rates(const sys *s, warnings *w) {
+    cases other = {0};
+    char more[32];
+    for (int i = 0; i < sys_stars(s) && s->loop.type != LOOP_OPEN; i++) {
+        const sensor *o = &s->sensors[i];
+        const bool own = o->low && s->low.loop.type != LOOP_OPEN;
+        const double frame = own ? s->low.loop.period : s->loop.period;
+        count(&other, !(o->noise.variance >= 0) && fabs(o->noise.frame_time / frame - 1) > 0.01, i);
+    }
+    if (other.n == 0)
+        return;
+    const sensor *o = &s->sensors[other.first];
+    const bool own = o->low && s->low.loop.type != LOOP_OPEN;
+    params_warn(w,
+                "%s%s: frames of %.4g ms in a loop of %.4g Hz, whose noise has their light; give "
+                "the sensor the loop's frame_rate",
+                o->name, others(&other, more), 1e3 * o->noise.frame_time,
+                1 / (own ? s->low.loop.period : s->loop.period));
+}
+
 /* Arcsec typed for mas. */
 static void warn_boxes(const params *par, const sys *s, warnings *w) {
     double lambda = INFINITY;
@@ -344,6 +365,7 @@ static void warn_format(const params *par, warnings *w) {
 
 void params_warn_doubts(const params *par, const sys *s, const atmos *a, warnings *w) {
     warn_loop(par, s, w);
+    warn_rates(s, w);
     warn_boxes(par, s, w);
     warn_frames(par, s, w);
     warn_flux(s, w);

@@ -220,9 +220,17 @@ class Loops(unittest.TestCase):
                 self.assertEqual(p.returncode, 2, words)
                 self.assertIn(told, " ".join(p.stderr.split()), words)
             told = " ".join(moao("check", path, *closed, *own).stdout.split())
+            star = {k: v for k, v in TIPTILT["sensors"][4].items() if k != "noise_variance"}
             with open(path, "w", encoding="utf-8") as f:
-                json.dump(TIPTILT, f)
+                json.dump({**TIPTILT, "sensors": TIPTILT["sensors"][:4] + [{**star, "magnitude": 12, "frame_rate": 250}]}, f)
+            light = moao("check", path, *closed, *own)
+            self.assertIn("TT: frames of 4 ms in a loop of 100 Hz, whose noise has their light", " ".join((light.stdout + light.stderr).split()))
             self.assertIn("mode: stars for low orders", moao("check", path, "mode=moao", check=False).stderr)
+            stars = os.path.join(tmp, "stars.csv")
+            with open(stars, "w", encoding="utf-8") as f:
+                f.write("name,x,y,magnitude\nA,5,3,12\nB,-9,2,13\n")
+            p = moao("asterism", path, "--stars", stars, "--choose", "1", "-o", os.path.join(tmp, "best"), check=False)
+            self.assertEqual((p.returncode, "TT: the search knows one reconstructor of all sensors" in p.stderr), (2, True), p.stderr)
             self.assertIn("low orders 2 modes by 1 star, split integrator, gain 0.5 (stable below 1), 2 frames at 100 Hz: commands", told)
 
 
