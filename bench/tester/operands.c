@@ -179,8 +179,10 @@ real *vector(int64_t n) {
 
 real *random_vector(int64_t n, uint64_t seed) {
     real *x = vector(n);
-    for (int64_t i = 0; i < n; i++)
-        x[i] = tester_random(&seed);
+    for (int64_t i = 0; i < n; i++) { /* none near 0, which would not see its column */
+        const double v = tester_random(&seed);
+        x[i] = (v < 0 ? v - 1 : v + 1) / 2;
+    }
     return x;
 }
 

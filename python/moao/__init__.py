@@ -1,19 +1,20 @@
 """Run moao and read its results: `run = moao.Case("demo.yaml").run()`, or `run = moao.open(folder)`; then run.strehl(2.2),
 run.ee(75), run.psf(10, -5)...
 
-Needs numpy and astropy. Figures are in moao.plots (matplotlib), the page for a browser in moao.view (plotly); the modules
+Needs numpy and astropy (moao.linalg and moao.gp: numpy alone). Figures are in moao.plots (matplotlib), the page for a browser in moao.view (plotly); the modules
 of the package are imported when they are first named.
 """
 import importlib
 import os
 
 from .psf import Psf
-from .results import MoaoError, Run
+from .reading import MoaoError
 
 MODULES = ("aot", "asterism", "case", "compare", "export", "gp", "importers", "lab", "lab_server", "linalg", "plots", "plots_budget",
            "plots_compare", "plots_panels", "plots_sweep", "process", "scopesim",
            "sky", "source", "sweep", "view")
-LATER = {"Case": "case", "parameters": "case", "sweep_table": "case", "Check": "check", "Stopped": "process", "Job": "jobs"}
+# the last one needs astropy, which moao.linalg and moao.gp do without
+LATER = {"Case": "case", "parameters": "case", "sweep_table": "case", "Check": "check", "Stopped": "process", "Job": "jobs", "Run": "results"}
 __all__ = ["Case", "Check", "Job", "MoaoError", "Psf", "Run", "Stopped", "open", "parameters", "psf", "__version__"]
 
 
@@ -35,6 +36,7 @@ _open = open  # the builtin, before the name is given to the reader of results
 
 def open(folder):  # noqa: A001  (the name that one types: moao.open)
     """Results of the run in a folder, as a Run. Raises MoaoError when maps.fits is not there or not readable."""
+    from .results import Run
     return Run(folder)
 
 

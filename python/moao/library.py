@@ -167,6 +167,8 @@ FUNCTIONS = {  # name: (result, arguments); those that return a status are check
     "moao_gp_likelihood": ("status", P, P, c_bool, c_int, P),
     "moao_gp_fit": ("status", P, P, P, P),
     "moao_gp_predict": ("status", P, I, P, P, P, P),
+    "moao_hier_kernel_open": ("status", P, P, P, c_int, I, P, P),
+    "moao_tlr_from_points": ("status", P, P, P, P, c_int, P, P, P),
     "moao_hier_points_open": ("status", P, P, c_int, D, c_int, I, P, P),
     "moao_hier_points_close": (None, P),
     "moao_hier_open": ("status", P, P, P, P, P),

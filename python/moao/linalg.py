@@ -92,6 +92,25 @@ def matern(length: float, nu: float = 1.5, variance: float = 1.0) -> Callable[[n
     return covariance
 
 
+def _is_kernel(kernel) -> bool:
+    return hasattr(kernel, "_structure")  # moao.gp.Kernel, which imports this module
+
+
+def _kernel(kernel, dim, nugget=0.0) -> c.GpKernel:
+    k = kernel._structure(dim)
+    k.nugget += nugget
+    return k
+
+
+def _tile(n, tile) -> int:
+    """Rows of a tile; None: about 2 sqrt(n)."""
+    if tile is None:
+        return min(512, max(32, 32 * round(2 * math.sqrt(n) / 32)))
+    if not isinstance(tile, (int, np.integer)) or not 1 <= tile:
+        raise MoaoError("tile is %s: a number of rows, at least 1, is expected" % (tile,))
+    return int(tile)
+
+
 def _symmetric(a) -> np.ndarray:
     """A square matrix of finite doubles that is its own transpose up to rounding."""
     a = _real("a", a, (2,))
@@ -237,12 +256,15 @@ class TileLowRank(_Operator):
     @classmethod
     def from_points(cls, points, kernel: Callable[[np.ndarray], np.ndarray], tau: float, nugget: float = 0.0,
                     tile: Optional[int] = None, device: str = "cpu") -> "TileLowRank":
-        """Covariances of points, kernel(distance), plus `nugget` on the diagonal; the whole matrix never exists.
+        """Covariances of points, plus `nugget` on the diagonal; the whole matrix never exists.
 
-        points: shape (n,) or (n, 1 to 3). kernel: of an array of distances, in the units of the points, an array of its shape
+        points: shape (n,) or (n, 1 to 3). kernel: a moao.gp.Kernel, whose entries the device computes (fastest; its own nugget is
+        added), or a function of an array of distances, in the units of the points, that returns an array of its shape
         (matern(length, nu)). nugget: in the units of the kernel. MoaoError: bad shapes, a value that is not finite.
         """
         at, nugget = _points(points, 3), _positive("nugget", nugget, zero=True)
+        if _is_kernel(kernel):
+            return cls._from_kernel(at, _kernel(kernel, at.shape[1], nugget), _positive("tau", tau), _tile(len(at), tile), device)
 
         def entries(i, j):
             square = sum((at[i, d][:, None] - at[j, d]) ** 2 for d in range(at.shape[1]))
@@ -253,6 +275,19 @@ class TileLowRank(_Operator):
         return cls.from_entries(entries, len(at), tau, tile, at, device)
 
     @classmethod
+    def _from_kernel(cls, at, kernel, tau, tile, device):
+        a = object.__new__(cls)
+        lengths = [kernel.length[0]] * 3 if kernel.length[1] == 0 else list(kernel.length)
+        a._device, a._pointer, a._options = c.device(device), c_void_p(), c.TlrOptions(tau=tau, cut=-1)
+        a._lib, dim = a._device.lib, at.shape[1]
+        a._layout = _Layout(len(at), tile, np.ascontiguousarray(at / np.array(lengths[:dim])))
+        with a._device.lock:
+            a._lib.tlr_from_points(a._device.be, a._device.ctx, byref(a._layout.c), byref(kernel), dim, at.ctypes.data, byref(a._options),
+                                   byref(a._pointer))
+        a._own()
+        return a
+
+    @classmethod
     def from_entries(cls, entries: Callable[[np.ndarray, np.ndarray], np.ndarray], n: int, tau: float,
                      tile: Optional[int] = None, points=None, device: str = "cpu") -> "TileLowRank":
         """A symmetric matrix of order n from a function: entries(rows, columns) gets two arrays of indices and returns that block,
@@ -260,13 +295,11 @@ class TileLowRank(_Operator):
         tau = _positive("tau", tau)
         if not isinstance(n, (int, np.integer)) or n < 1:
             raise MoaoError("n is %s: an order of at least 1 is expected" % (n,))
-        tile = min(512, max(32, 32 * round(2 * math.sqrt(n) / 32))) if tile is None else tile
-        if not isinstance(tile, (int, np.integer)) or not 1 <= tile:
-            raise MoaoError("tile is %s: a number of rows, at least 1, is expected" % (tile,))
+        tile = _tile(n, tile)
         at = None if points is None else _points(points, 3)
         if at is not None and len(at) != n:
             raise MoaoError("points has %d rows: the matrix is of order %d" % (len(at), n))
-        return cls(c.device(device), _Layout(n, int(tile), at), c.TlrOptions(tau=tau, cut=-1), entries)
+        return cls(c.device(device), _Layout(n, tile, at), c.TlrOptions(tau=tau, cut=-1), entries)
 
     def statistics(self) -> dict:
         """tiles (off the blocks on the diagonal), lowrank, dense and empty ones, mean, p90 and largest rank, bytes, bytes_dense."""
@@ -372,20 +405,24 @@ def load(path, device: str = "cpu"):
 
 
 class _Hierarchical(_Operator):
-    """What HSS and H2 matrices share: made of points and a kernel by its name; products."""
+    """What HSS and H2 matrices share: made of points and a kernel; products."""
 
     kind = HSS
 
-    def __init__(self, points, kernel: str = "exponential", length: float = 1.0, tol: float = 1e-8, device: str = "cpu"):
+    def __init__(self, points, kernel="exponential", length: float = 1.0, tol: float = 1e-8, device: str = "cpu"):
         self._at = _points(points, 3)
-        if kernel not in KERNELS:
-            raise MoaoError("kernel=%r: expected \"exponential\" or \"gaussian\"" % (kernel,))
+        if not _is_kernel(kernel) and kernel not in KERNELS:
+            raise MoaoError("kernel=%r: expected \"exponential\", \"gaussian\" or a moao.gp.Kernel" % (kernel,))
         length, tol = _positive("length", length), _positive("tol", tol)
         self._device = c.device(device)
         self._lib, self.n, self._source, self._pointer = self._device.lib, len(self._at), c.HierSource(), c_void_p()
         with self._device.lock:
-            self._lib.hier_points_open(self._device.be, self._device.ctx, KERNELS[kernel], length, self._at.shape[1], self.n,
-                                       self._at.ctypes.data, byref(self._source))
+            if _is_kernel(kernel):
+                self._lib.hier_kernel_open(self._device.be, self._device.ctx, byref(_kernel(kernel, self._at.shape[1])), self._at.shape[1],
+                                           self.n, self._at.ctypes.data, byref(self._source))
+            else:
+                self._lib.hier_points_open(self._device.be, self._device.ctx, KERNELS[kernel], length, self._at.shape[1], self.n,
+                                           self._at.ctypes.data, byref(self._source))
             weakref.finalize(self, _close, self._lib, self._device, self._lib.hier_points_close, byref(self._source))
             self._lib.hier_open(self._device.be, self._device.ctx, byref(self._source),
                                 byref(c.HierOptions(kind=self.kind, type=c.DOUBLE, tol=tol)), byref(self._pointer))
@@ -427,8 +464,9 @@ class _Hierarchical(_Operator):
 class Hss(_Hierarchical):
     """Covariances of points as a hierarchically semiseparable matrix: products, factor and solves (docs/hierarchical.md).
 
-    points: shape (n,) or (n, 1 to 3). kernel: "exponential", exp(-distance / length), or "gaussian",
-    exp(-distance^2 / (2 length^2)); length in the units of the points. tol: absolute error of an entry (rms) that is aimed at.
+    points: shape (n,) or (n, 1 to 3). kernel: a moao.gp.Kernel (Matern of any nu, squared or powered exponential, a length for each
+    coordinate; its variance and nugget are in the matrix, and `length` is not used), or "exponential", exp(-distance / length), or
+    "gaussian", exp(-distance^2 / (2 length^2)); length in the units of the points. tol: absolute error of an entry (rms) that is aimed at.
     Attributes: n, shape, bytes, rank_max, levels, rcond (NaN before factor()). MoaoError: bad shapes or values, or (MEMORY) a
     tolerance that needs ranks beyond the bound.
     """

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from moao_test import MOAO, ROOT, environment  # noqa: E402
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
-from moao import MoaoError, library, linalg  # noqa: E402
+from moao import MoaoError, gp, library, linalg  # noqa: E402
 
 N, NUGGET, TAU = 1000, 0.01, 1e-5
 BUILD = os.path.dirname(MOAO)
@@ -277,6 +277,34 @@ class Batches(Refusing):
         self.refused('"cpu", "gpu" or "auto"', linalg.svd, np.ones((1, 4, 4)), device="tpu")
 
 
+class Kernels(Refusing):
+    """Matrices from kernels that are data, against their entries."""
+
+    def test_kernels(self):
+        """A Matern kernel of any nu with a length for each coordinate and a nugget: tile low-rank, HSS and H2; solves."""
+        rng = np.random.default_rng(8)
+        at, line, x = rng.uniform(0, 3, (400, 2)), np.sort(rng.uniform(0, 9, 400)), rng.standard_normal((400, 2))
+        for kernel in (gp.Kernel("matern", (1.0, 2.0), 1.5, 0.25, nu=0.8), gp.Kernel("powered-exponential", 0.8, 1.0, 0.5, power=1.4)):
+            exact = kernel(at) + kernel.nugget * np.eye(400)
+            a = linalg.TileLowRank.from_points(at, kernel, 1e-6, tile=32)
+            self.assertLess(abs(a @ x - exact @ x).max(), 1e-4)
+            self.assertLess(abs(a.cholesky().solve(exact @ x) - x).max(), 1e-3)
+            self.assertLess(abs(linalg.H2(at, kernel, tol=1e-7) @ x - exact @ x).max(), 1e-4)
+        kernel = gp.Kernel("matern", 2.0, 1.0, 0.1, nu=3.2)
+        exact = kernel(line) + 0.1 * np.eye(400)
+        h = linalg.Hss(line, kernel, tol=1e-9).factor()
+        self.assertLess(abs(h @ x - exact @ x).max(), 1e-5)
+        self.assertLess(abs(h.solve(exact @ x) - x).max(), 1e-5)
+
+    def test_refused(self):
+        """What a kernel lacks, or has too many of."""
+        at = np.zeros((3, 2))
+        self.refused("the kernel's length is None", linalg.Hss, at, gp.Kernel())
+        self.refused("the kernel has 3 lengths", linalg.TileLowRank.from_points, at, gp.Kernel(length=(1, 2, 3), variance=1), 1e-3)
+        self.refused("kernel='bessel': expected", linalg.H2, at, "bessel")
+        self.refused("shape \\(nu of Matern\\) is 70", linalg.H2, at, gp.Kernel(length=1, variance=1, nu=70), status="INPUT")
+
+
 class Finding(Refusing):
     def python(self, text, folder, **more):
         """Exit code and output of a Python with a copy of the package in FOLDER/python."""
@@ -309,6 +337,12 @@ class Finding(Refusing):
                 f.write("7.1.2\n")
             self.assertRegex(self.python(text, top)[1],
                              r"^refused: .*is of version %s, the package of version 7.1.2: .*\n$" % re.escape(version))
+
+    def test_numpy_alone(self):
+        """moao.linalg and moao.gp need numpy alone; what needs astropy says so when it is first named."""
+        text = ("import sys\nsys.modules['astropy'] = None\nimport moao\nfrom moao import gp, linalg\nprint(linalg.svd([[[3.0]]])[1][0, 0])\n"
+                "try:\n    moao.Run\nexcept ImportError as e:\n    print('astropy' in str(e))")
+        self.assertEqual(self.python(text, ROOT, MOAO_GPU_PLUGIN=""), (0, "3.0\nTrue\n"))
 
     def test_structures(self):
         """Fields of the structures in the order of the headers, the constants as there."""

@@ -118,9 +118,9 @@ static const backend_fp16 fp16 = {.size = sizeof(backend_fp16),
                                   .cast_to_double = of_cpu<&backend_fp16::cast_to_double>::call,
                                   .cast_to_single = of_cpu<&backend_fp16::cast_to_single>::call};
 /* Of hierarchical matrices the sums are the emulator's, what makes a matrix is the CPU's. */
-static status entries(backend_ctx *ctx, backend_type t, hier_kernel kernel, double length,
-                      int dim, const double *x, const double *y, const hier_blocks *blocks) {
-    return backend_cpu.hier->entries(ctx, t, kernel, length, dim, x, y, blocks);
+static status entries(backend_ctx *ctx, backend_type t, const hier_function *f, int dim,
+                      const double *x, const double *y, const hier_blocks *blocks) {
+    return backend_cpu.hier->entries(ctx, t, f, dim, x, y, blocks);
 }
 static status id(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
                  batch_mat a, double tol, int round, int64_t most, int *order, batch_mat u,

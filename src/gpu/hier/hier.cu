@@ -11,8 +11,7 @@ namespace {
 /* --- entries: a thread takes entries of a block ---------------------------------------------- */
 
 struct EntryArgs {
-    hier_kernel kernel;
-    double length;
+    hier_function f;
     int dim;
     const double *x, *y;
     const int *const *rows, *const *cols;
@@ -42,9 +41,8 @@ __global__ void __launch_bounds__(ENTRY_THREADS) entry_kernel(const EntryArgs a)
     for (int64_t e = begin + threadIdx.x; e < begin + EACH * ENTRY_THREADS && e < m * n;
          e += ENTRY_THREADS) {
         const int64_t i = a.turned ? e / n : e % m, j = a.turned ? e % n : e / m;
-        const double v =
-            hier_kernel_value(a.kernel, a.length, a.dim, a.x + (int64_t)a.dim * rows[i],
-                              a.y + (int64_t)a.dim * cols[j]);
+        const double v = hier_kernel_value(&a.f, a.dim, a.x + (int64_t)a.dim * rows[i],
+                                           a.y + (int64_t)a.dim * cols[j], rows[i] == cols[j]);
         to[a.turned ? j + i * ld : i + j * ld] = (T)v;
     }
 }
@@ -321,16 +319,15 @@ status gpu_hier_id(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m,
                                   {a, u, m, n, tol, round, most, order, info, rank, false});
 }
 
-status gpu_hier_entries(backend_ctx *ctx, backend_type t, hier_kernel kernel, double length,
-                        int dim, const double *x, const double *y, const hier_blocks *b) {
+status gpu_hier_entries(backend_ctx *ctx, backend_type t, const hier_function *f, int dim,
+                        const double *x, const double *y, const hier_blocks *b) {
     const int64_t per = EACH * ENTRY_THREADS, parts = (b->m.n * b->n.n + per - 1) / per;
     if (b->count == 0 || parts == 0)
         return MOAO_OK;
     if (b->count * parts > INT32_MAX)
         return gpu_too_many_blocks();
     gpu_batch_call call(ctx);
-    const EntryArgs a = {kernel,  length, dim,  x,    y,         b->rows,
-                         b->cols, b->a,   b->m, b->n, b->turned, (int)parts};
+    const EntryArgs a = {*f, dim, x, y, b->rows, b->cols, b->a, b->m, b->n, b->turned, (int)parts};
     const unsigned grid = (unsigned)(b->count * parts);
     if (t == BACKEND_D)
         entry_kernel<double><<<grid, ENTRY_THREADS, 0, call.stream>>>(a);

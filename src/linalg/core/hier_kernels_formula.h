@@ -3,6 +3,7 @@
 #define MOAO_BACKEND_FORMATS_KERNELS_FORMULA_H
 
 #include "moao/backend_hier.h"
+#include "radial_formula.h"
 #include <math.h>
 
 #ifdef __CUDACC__
@@ -16,15 +17,34 @@
 #define FORMATS_SQUARE_LEAST_D 0x1p-1000
 #define FORMATS_SQUARE_LEAST_S 0x1p-116f
 
+/* Matern's function at the square of t. */
+FORMATS_HOST_DEVICE static inline double hier_matern(const hier_function *f, double square) {
+    double w[8];
+    int64_t at;
+    if (radial_matern_closed(f->shape))
+        return radial_matern(f->shape, sqrt(square));
+    if (!radial_place(f->first, f->steps, 0.5 * log(square), &at, w))
+        return at < 0 ? 1 : 0;
+    return radial_weighted(f->table + at, w);
+}
+
+/* same: a point with itself. */
 FORMATS_HOST_DEVICE static inline double
-hier_kernel_value(hier_kernel kernel, double length, int dim, const double *x, const double *y) {
-    double square = 0;
-    if (kernel == HIER_CAUCHY)
+hier_kernel_value(const hier_function *f, int dim, const double *x, const double *y, bool same) {
+    double square = 0, value;
+    if (f->kernel == HIER_CAUCHY)
         return x[0] == y[0] ? 1.0 : 1.0 / (x[0] - y[0]);
     for (int d = 0; d < dim; d++)
         square += (x[d] - y[d]) * (x[d] - y[d]);
-    return kernel == HIER_EXPONENTIAL ? exp(-sqrt(square) / length)
-                                      : exp(-square / (2 * length * length));
+    if (f->kernel == HIER_EXPONENTIAL)
+        value = exp(-sqrt(square) / f->length);
+    else if (f->kernel == HIER_GAUSSIAN)
+        value = exp(-square / (2 * f->length * f->length));
+    else if (f->kernel == HIER_POWERED)
+        value = radial_powered(f->shape, square / (f->length * f->length));
+    else
+        value = hier_matern(f, 2 * f->shape * square / (f->length * f->length));
+    return f->variance * value + (same ? f->nugget : 0);
 }
 
 /* The Lagrange polynomial of Chebyshev node a of `order` on the box from low to high, at x. */

@@ -61,6 +61,8 @@
 #define HIER_CAUCHY MOAO_HIER_CAUCHY
 #define HIER_EXPONENTIAL MOAO_HIER_EXPONENTIAL
 #define HIER_GAUSSIAN MOAO_HIER_GAUSSIAN
+#define HIER_MATERN MOAO_HIER_MATERN
+#define HIER_POWERED MOAO_HIER_POWERED
 #define HIER_OPERANDS MOAO_HIER_OPERANDS
 #define FP16_ALL MOAO_FP16_ALL
 #define FP16_DEPTH MOAO_FP16_DEPTH
@@ -238,6 +240,7 @@ typedef moao_hier format;
 #define hier_options moao_hier_options
 #define hier_part moao_hier_part
 #define hier_parts moao_hier_parts
+#define hier_function moao_hier_function
 #define hier_points_close moao_hier_points_close
 #define hier_points_open moao_hier_points_open
 #define hier_solve moao_hier_solve

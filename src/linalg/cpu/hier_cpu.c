@@ -75,26 +75,39 @@ done:
     return st;
 }
 
-static status entries(backend_ctx *ctx, backend_type t, hier_kernel kernel, double length, int dim,
-                      const double *x, const double *y, const hier_blocks *blocks) {
+/* Column j of block b. */
+static void entries_of_column(backend_type t, const hier_function *f, int dim, const double *x,
+                              const double *y, const hier_blocks *blocks, int64_t b, int64_t j) {
     const batch_mat a = blocks->a;
+    const int64_t m = size_of(blocks->m, b), ld = a.lds ? a.lds[b] : a.ld;
+    const int64_t si = blocks->turned ? ld : 1, sj = blocks->turned ? 1 : ld;
+    const int q = blocks->cols[b][j];
+    void *to = matrix_of(a, t, b);
+    for (int64_t i = 0; i < m; i++) {
+        const int p = blocks->rows[b][i];
+        const double v =
+            hier_kernel_value(f, dim, x + (int64_t)dim * p, y + (int64_t)dim * q, p == q);
+        if (t == BACKEND_D)
+            ((double *)to)[i * si + j * sj] = v;
+        else
+            ((float *)to)[i * si + j * sj] = (float)v;
+    }
+}
+
+static status entries(backend_ctx *ctx, backend_type t, const hier_function *f, int dim,
+                      const double *x, const double *y, const hier_blocks *blocks) {
+    const int64_t columns = blocks->count == 1 ? size_of(blocks->n, 0) : 0;
     (void)ctx;
+#pragma omp parallel for schedule(dynamic, 8)
+    for (int64_t j = 0; j < columns; j++)
+        entries_of_column(t, f, dim, x, y, blocks, 0, j);
+    if (blocks->count == 1)
+        return MOAO_OK;
 #pragma omp parallel for schedule(dynamic)
     for (int64_t b = 0; b < blocks->count; b++) {
-        const int64_t m = size_of(blocks->m, b), n = size_of(blocks->n, b),
-                      ld = a.lds ? a.lds[b] : a.ld;
-        const int64_t si = blocks->turned ? ld : 1, sj = blocks->turned ? 1 : ld;
-        void *to = matrix_of(a, t, b);
+        const int64_t n = size_of(blocks->n, b);
         for (int64_t j = 0; j < n; j++)
-            for (int64_t i = 0; i < m; i++) {
-                const double v =
-                    hier_kernel_value(kernel, length, dim, x + (int64_t)dim * blocks->rows[b][i],
-                                      y + (int64_t)dim * blocks->cols[b][j]);
-                if (t == BACKEND_D)
-                    ((double *)to)[i * si + j * sj] = v;
-                else
-                    ((float *)to)[i * si + j * sj] = (float)v;
-            }
+            entries_of_column(t, f, dim, x, y, blocks, b, j);
     }
     return MOAO_OK;
 }

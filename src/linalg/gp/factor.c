@@ -1,4 +1,5 @@
 /* The factor of a process's covariance: dense (one triangle of one array) or tile low-rank. */
+#include "../hier/points.h"
 #include "internal.h"
 
 #include "moao/backend_random.h"
@@ -15,6 +16,8 @@ static status fill(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t nj, do
     double *host = a;
     int64_t ld = lda;
     status st = MOAO_OK;
+    if (g->entries.block && ni > 0 && nj > 0)
+        return g->entries.block(g->entries.from, g->ctx, BACKEND_D, i0, ni, j0, nj, a, lda);
     if (!here) {
         ld = ni;
         TRY(ALLOC(host, (size_t)(ni * nj), "entries of a covariance"));
@@ -32,6 +35,15 @@ done:
     if (!here)
         free(host);
     return st;
+}
+
+/* The device computes entries itself, of the coordinates that were scaled last. */
+static status open_entries(moao_gp *g) {
+    const hier_function f = gp_function(&g->k, &g->radial);
+    hier_points_close(&g->entries);
+    if (g->be == &backend_cpu || !g->be->hier)
+        return MOAO_OK;
+    return hier_function_open(g->be, g->ctx, &f, g->dim, g->n, g->scaled, NULL, &g->entries);
 }
 
 /* --- dense ----------------------------------------------------------------------------------- */
@@ -82,6 +94,7 @@ static status factor_dense(moao_gp *g) {
     status st;
     TRY(tlr_layout_plain(n, n, &g->order));
     TRY(gp_scale(&g->k, g->dim, n, g->at, NULL, g->scaled));
+    TRY(open_entries(g));
     TRY(g->be->alloc(g->ctx, (size_t)(8 * n * n), (void **)&g->a));
     g->uplo = 'L';
     for (int64_t j = 0; j < n; j += GP_PANEL)
@@ -116,6 +129,7 @@ static status factor_tlr(moao_gp *g) {
     TRY(gp_scale(&g->k, g->dim, g->n, g->at, NULL, g->scaled));
     TRY(tlr_layout_cloud(g->dim, g->n, g->scaled, g->o.tile, &g->order));
     TRY(gp_scale(&g->k, g->dim, g->n, g->at, g->order.perm, g->scaled));
+    TRY(open_entries(g));
     TRY(tlr_factor(g->be, g->ctx, &from, 'L', &o, &(tlr_rescue){.retries = 2}, &g->l, &report));
     g->tau = report.tau;
 done:
@@ -128,6 +142,7 @@ void gp_drop_factor(moao_gp *g) {
     g->be->release(g->ctx, g->a);
     tlr_close(g->l);
     tlr_layout_free(&g->order);
+    hier_points_close(&g->entries);
     g->a = NULL, g->l = NULL, g->ready = false, g->tau = 0;
 }
 

@@ -2,6 +2,8 @@
 #ifndef MOAO_GP_INTERNAL_H
 #define MOAO_GP_INTERNAL_H
 
+#include "entries.h"
+#include "moao/hier.h"
 #include "radial.h"
 
 enum { GP_PANEL = 256 }; /* columns that are computed, solved and copied together */
@@ -12,16 +14,17 @@ struct moao_gp {
     gp_options o; /* no defaults left */
     int dim;
     int64_t n;
-    double *at, *y;   /* in the caller's order */
-    int64_t twin[2];  /* two points in the same place; -1: none */
-    gp_kernel k;      /* of the factor */
-    gp_radial radial; /* of k */
-    tlr_layout order; /* of the factor */
-    double *scaled;   /* [dim n] coordinates in units of the lengths, in the factor's order */
-    bool ready;       /* there is a factor, and what follows */
-    double *a;        /* dense: it, in triangle uplo; with the other one (mirrored, uplo U) */
-    char uplo;        /* the inverse was formed in L */
-    tlr *l;           /* TLR, of this tau */
+    double *at, *y;      /* in the caller's order */
+    int64_t twin[2];     /* two points in the same place; -1: none */
+    gp_kernel k;         /* of the factor */
+    gp_radial radial;    /* of k */
+    tlr_layout order;    /* of the factor */
+    double *scaled;      /* [dim n] coordinates in units of the lengths, in the factor's order */
+    hier_source entries; /* on another backend than the CPU's: of the covariance, in that order */
+    bool ready;          /* there is a factor, and what follows */
+    double *a;           /* dense: it, in triangle uplo; with the other one (mirrored, uplo U) */
+    char uplo;           /* the inverse was formed in L */
+    tlr *l;              /* TLR, of this tau */
     double tau;
     double *alpha;    /* [n] C^-1 (y - mean) */
     double *ones;     /* [n] C^-1 1, where the mean is estimated */

@@ -6,16 +6,16 @@
  * t df/dt = -2 (t / 2)^nu / Gamma(nu) t K_(nu-1)(t). Tabulated in log t, where all are smooth, and
  * interpolated by polynomials through eight values: to about 1e-14. */
 #include "radial.h"
+#include "../core/radial_formula.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-static const double step = 0.01;     /* of the tables, in log t */
 static const double last_log = 6.62; /* t = 750: f below 1e-300 of large nu as well */
 static const double du = 0.0625;     /* of the trapezoidal rule */
 
 static bool closed(const gp_radial *r) {
-    return r->family != MOAO_GP_MATERN || r->shape == 0.5 || r->shape == 1.5 || r->shape == 2.5;
+    return r->family != MOAO_GP_MATERN || radial_matern_closed(r->shape);
 }
 
 /* Derivative of log Gamma: recurrence to x >= 8, and the asymptotic series (Abramowitz and Stegun,
@@ -66,12 +66,12 @@ status gp_radial_set(gp_radial *r, const gp_kernel *k, bool of_shape) {
         return MOAO_OK;
     const double nu = r->shape;
     r->first = -40 / fmin(2, 2 * nu); /* 1 - f is of order t^min(2, 2 nu) */
-    const int64_t steps = (int64_t)((last_log - r->first) / step) + 1;
+    const int64_t steps = (int64_t)((last_log - r->first) / RADIAL_STEP) + 1;
     for (int i = 0; i < 3; i++)
         TRY(ALLOC(r->table[i], (size_t)steps, "table of a kernel"));
 #pragma omp parallel for schedule(dynamic, 64)
     for (int64_t i = 0; i < steps; i++)
-        matern(nu, exp(r->first + step * (double)i), r->table[0] + i, r->table[1] + i,
+        matern(nu, exp(r->first + RADIAL_STEP * (double)i), r->table[0] + i, r->table[1] + i,
                r->table[2] + i);
     r->steps = steps;
 done:
@@ -80,43 +80,16 @@ done:
     return st;
 }
 
-/* Place in the tables and the weights of eight values; false: before them (f = 1) or past them
- * (*at < 0: before). */
 static bool place(const gp_radial *r, double square, int64_t *at, double w[8]) {
-    static const double binomial[8] = {-1, 7, -21, 35, -35, 21, -7, 1};
-    const double x = (0.5 * log(square) + log(r->scale) - r->first) / step;
-    double sum = 0;
-    *at = x > 4 ? 0 : -1;
-    if (!(x > 4 && x < (double)(r->steps - 5)))
-        return false;
-    *at = (int64_t)x - 3;
-    const double u = x - (double)*at; /* 3 <= u < 4 */
-    for (int i = 0; i < 8; i++) {
-        const double off = u - i;
-        w[i] = binomial[i] / (fabs(off) > 1e-13 ? off : 1e-13);
-        sum += w[i];
-    }
-    for (int i = 0; i < 8; i++)
-        w[i] /= sum;
-    return true;
-}
-
-static double weighted(const double *table, const double w[8]) {
-    double sum = 0;
-    for (int i = 0; i < 8; i++)
-        sum += w[i] * table[i];
-    return sum;
+    return radial_place(r->first, r->steps, 0.5 * log(square) + log(r->scale), at, w);
 }
 
 static double in_closed_form(const gp_radial *r, double square) {
     if (r->family == MOAO_GP_SQUARED_EXPONENTIAL)
         return exp(-square / 2);
     if (r->family == MOAO_GP_POWERED_EXPONENTIAL)
-        return r->shape == 1 ? exp(-sqrt(square)) : exp(-pow(square, r->shape / 2));
-    const double t = r->scale * sqrt(square);
-    return r->shape == 0.5   ? exp(-t)
-           : r->shape == 1.5 ? (1 + t) * exp(-t)
-                             : (1 + t + t * t / 3) * exp(-t);
+        return radial_powered(r->shape, square);
+    return radial_matern(r->shape, r->scale * sqrt(square));
 }
 
 double gp_radial_value(const gp_radial *r, double square) {
@@ -126,7 +99,7 @@ double gp_radial_value(const gp_radial *r, double square) {
         return in_closed_form(r, square);
     if (!place(r, square, &at, w))
         return at < 0 ? 1 : 0;
-    return weighted(r->table[0] + at, w);
+    return radial_weighted(r->table[0] + at, w);
 }
 
 void gp_radial_all(const gp_radial *r, double square, bool of_shape, double *f, double *g,
@@ -149,9 +122,9 @@ void gp_radial_all(const gp_radial *r, double square, bool of_shape, double *f, 
         *f = in_closed_form(r, square);
         *g = r->shape == 0.5 ? -t * e : r->shape == 1.5 ? -t * t * e : -t * t * (1 + t) / 3 * e;
     } else if (place(r, square, &at, w)) {
-        *f = weighted(r->table[0] + at, w);
-        *g = weighted(r->table[1] + at, w);
-        *s = weighted(r->table[2] + at, w);
+        *f = radial_weighted(r->table[0] + at, w);
+        *g = radial_weighted(r->table[1] + at, w);
+        *s = radial_weighted(r->table[2] + at, w);
     } else if (at >= 0) {
         *f = 0;
     }

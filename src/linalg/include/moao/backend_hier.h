@@ -103,7 +103,23 @@ typedef enum {
     MOAO_HIER_CAUCHY,      /* 1 / (x - y), 1 where x = y; one coordinate */
     MOAO_HIER_EXPONENTIAL, /* exp(-|x - y| / length) */
     MOAO_HIER_GAUSSIAN,    /* exp(-|x - y|^2 / (2 length^2)) */
+    MOAO_HIER_POWERED,     /* exp(-(|x - y| / length)^shape) */
+    MOAO_HIER_MATERN,      /* Matern's of smoothness nu = shape (moao/gp.h), d = |x - y| / length */
 } moao_hier_kernel;
+
+/* A kernel with its parameters: variance times the function above, and the nugget where a point
+ * meets itself (its number in the lists is the same). Lengths of several dimensions are in the
+ * coordinates already, which are divided by them. */
+typedef struct {
+    moao_hier_kernel kernel;
+    double length, shape, variance, nugget;
+    /* MATERN, but for a shape of 0.5, 1.5 or 2.5: values at log(sqrt(2 nu) d) = first, first +
+     * 0.01,
+     * ..., `steps` of them, in the backend's memory */
+    const double *table;
+    int64_t steps;
+    double first;
+} moao_hier_function;
 
 /* Blocks of entries: block b is m_b x n_b, entry (i, j) belongs to point rows[b][i] of x and point
  * cols[b][j] of y. rows and cols: arrays of pointers, they and the lists in the backend's memory.
@@ -118,9 +134,8 @@ typedef struct {
 
 /* Coordinates x[dim p + d] of point p, in the backend's memory; dim 1 to 3. */
 typedef moao_status moao_hier_entries_op(moao_backend_ctx *ctx, moao_backend_type t,
-                                         moao_hier_kernel kernel, double length, int dim,
-                                         const double *x, const double *y,
-                                         const moao_hier_blocks *blocks);
+                                         const moao_hier_function *f, int dim, const double *x,
+                                         const double *y, const moao_hier_blocks *blocks);
 
 /* Lagrange polynomials on Chebyshev nodes: of matrix b, m_b x order^dim, entry (i, a) is the
  * polynomial that is 1 at node a of box b, at point i of the list points[b] (coordinates as above).

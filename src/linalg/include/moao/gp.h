@@ -11,8 +11,8 @@
  *
  * Units: lengths in those of the coordinates; mean in those of y; variance and nugget in its
  * square. The conventions of backend.h hold, but for arrays of numbers: those of this header lie in
- * the host's memory, coordinates as at[dim i + k]. Entries are computed on the host and sent to the
- * backend, where the factor is.
+ * the host's memory, coordinates as at[dim i + k]. Entries of the factored covariance are
+ * computed where the factor is, those between data and predictions on the host.
  *
  * Errors: MOAO_INPUT, a parameter, a coordinate or a datum is out of range or not finite (the
  * message names it); MOAO_NUMERIC, the covariance is not positive definite; MOAO_MEMORY. After a

@@ -11,6 +11,7 @@
 #include "backend_toeplitz.h"
 #include "batched.h"
 #include "from_dense.h"
+#include "from_points.h"
 #include "gp.h"
 #include "hier.h"
 #include "status.h"
