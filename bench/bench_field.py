@@ -1,13 +1,21 @@
 #!/usr/bin/env python3
-"""How exactly maps follow from nodes: cubic and quintic splines against local kriging, errors by place.
+"""How exactly maps follow from nodes, and what they take.
 
   bench_field.py --targets FILE          directions of a run: lattices with a ring outside, then directions drawn at random, at the edge, near stars
-  bench_field.py --errors DIR            errors of each method, from the results of that run
+  bench_field.py --errors DIR            errors of each method, from the results of that run: cubic and quintic splines, local kriging
+  bench_field.py --square NODES EXACT    two files of directions about a star of params/mosaic.yaml: 16 x 16 over 26 arcsec, and every second of them
+  bench_field.py --compare EXACT NODES   differences of two runs in the directions of the first, by place
+  bench_field.py --times                 params/demo.yaml with 8 x 8 exact targets, as it is, and with 64 x 64 targets at 1e-3: times on two ranks
 
-The case is params/demo.yaml, published slopes: moao run params/demo.yaml lgs_defaults.slope=points ngs_defaults.slope=points
+The case of --targets is params/demo.yaml, published slopes: moao run params/demo.yaml lgs_defaults.slope=points ngs_defaults.slope=points
 psf.residual=sensor targets.grid=null targets.file=FILE schedule.end=1min output.psf=none -o DIR
 """
 import argparse
+import json
+import os
+import resource
+import subprocess
+import tempfile
 
 import numpy as np
 
@@ -83,15 +91,66 @@ def errors(folder):
                 step, name, e[~star & ~edge].max(), e[edge].max(), e[star].max(), e.max()))
 
 
+def square(nodes, exact):
+    at = np.array([(20 + 26 * i / 15, 50 + 26 * j / 15) for j in range(16) for i in range(16)])
+    np.savetxt(nodes, at, fmt="%.6f")
+    np.savetxt(exact, at[[k for k in range(256) if (k // 16 + k % 16) % 2 == 0]], fmt="%.6f")
+
+
+def compare(exact, nodes):
+    """Strehl ratios and ensquared energies of single exposures, all wavelengths."""
+    from astropy.io import fits
+    with fits.open(exact + "/maps.fits") as f, fits.open(nodes + "/maps.fits") as g:
+        a, b, head, stars = f["TARGETS"].data, g["TARGETS"].data, g[0].header, g["GUIDESTARS"].data
+        names = [n for n in a.names if n.startswith(("STREHL", "EE_")) and not n.endswith("_LONG")]
+        row = [int(np.argmin(np.hypot(b["X"] - x, b["Y"] - y))) for x, y in zip(a["X"], a["Y"])]
+        if np.hypot(b["X"][row] - a["X"], b["Y"][row] - a["Y"]).max() > 1e-4:
+            raise SystemExit("%s lacks directions of %s" % (nodes, exact))
+        e = np.max([np.abs(a[n] - b[n][row]).reshape(len(a), -1).max(axis=1) for n in names], axis=0)
+        free = b["SAMPLED"][row] != "node"
+        star = np.min([np.hypot(a["X"] - s["X"], a["Y"] - s["Y"]) for s in stars if s["TYPE"].strip().upper() == "NGS"], axis=0) < NEAR
+        edge = np.min([a["X"] - b["X"].min(), b["X"].max() - a["X"], a["Y"] - b["Y"].min(), b["Y"].max() - a["Y"]], axis=0) < head["NODESTEP"] / 2
+    print("%d nodes, targets.tolerance %.1e, %d targets compared by the run, largest difference %.1e" % (
+        head["NNODE"], head["SAMPTOL"], head["NCHECK"], head["SAMPDIFF"]))
+    for name, of in (("interpolated", free), ("near stars", free & star), ("at the edge", free & edge), ("elsewhere", free & ~star & ~edge), ("nodes", ~free)):
+        if of.any():
+            print("%-12s %4d directions, largest %.1e, median %.1e, over the tolerance %d" % (name, of.sum(), e[of].max(), np.median(e[of]), (e[of] > head["SAMPTOL"]).sum()))
+
+
+def times():
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for name, words in (("8 x 8, exact", ["targets.grid.nx=8", "targets.grid.ny=8", "targets.sampling=exact"]), ("the demo", []),
+                        ("64 x 64, 1e-3", ["targets.grid.nx=64", "targets.grid.ny=64", "targets.tolerance=1e-3"])):
+        with tempfile.TemporaryDirectory() as d:
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run([os.environ.get("MOAO", os.path.join(root, "build/moao")), "run", "-n", "2", os.path.join(root, "params/demo.yaml"), *words,
+                            "compute.backend=cpu", "compute.threads=1", "-q", "-o", d + "/out"], check=True, stderr=subprocess.DEVNULL)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            with open(d + "/out/run.json", encoding="utf-8") as f:
+                run = json.load(f)
+        found = run.get("sampling", {})
+        print("%-14s %6.1f s, %6.1f s of processors%s" % (name, run["elapsed_s"], after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+              ", %d nodes, %d targets compared, within %.1e" % (found["nodes"], found["targets_compared"], found["largest_difference"]) if found.get("nodes") else ""), flush=True)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--targets")
     p.add_argument("--errors")
+    p.add_argument("--square", nargs=2, metavar=("NODES", "EXACT"))
+    p.add_argument("--compare", nargs=2, metavar=("EXACT", "NODES"))
+    p.add_argument("--times", action="store_true")
     a = p.parse_args()
     if a.targets:
         np.savetxt(a.targets, directions()[0], fmt="%.6f")
     if a.errors:
         errors(a.errors)
+    if a.square:
+        square(*a.square)
+    if a.compare:
+        compare(*a.compare)
+    if a.times:
+        times()
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def screenshot(address, path, ready):
 def draw_view(path):
     """With the error budget."""
     page = os.path.join(WORK, "view.html")
-    results("view", demo_run(), "-m", "2", "-o", page)
+    results("view", demo_run(), "-o", page)
     screenshot("file://" + page, path, "document.body.dataset.ready === 'yes'")
 
 

@@ -17,8 +17,8 @@ from moao_test import ROOT, as_built, environment, maps  # noqa: E402
 
 SMALL = {"nssp: 20": "nssp: 6", "frame_rate: 500 Hz}": "frame_rate: 500 Hz, slope: points}",  # which takes a sixth of the time
          # what is done for each target is the same: enough of them for a map, in two chunks, of which the first can be interrupted
-         "nx: 10, ny: 10": "nx: 4, ny: 3",
-         "psf: {": "compute: {targets_per_chunk: 6}\noutput: {crop: 32}\npsf: {span: 2.1, "}
+         "nx: 33, ny: 33": "nx: 4, ny: 3", "crop: 64": "crop: 32",
+         "psf: {": "compute: {targets_per_chunk: 6}\npsf: {span: 2.1, "}
 # starts a command, sends it what Ctrl-C sends once a first part is kept, and ends with its exit code
 INTERRUPT = """
 import glob, os, signal, subprocess, sys, time

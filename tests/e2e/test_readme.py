@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import chroot  # noqa: E402
 from moao_test import MOAO, ROOT, as_built, environment  # noqa: E402
 
-SMALL = {"nx: 8, ny: 8": "nx: 2, ny: 2", "end: 1 h": "end: 20 min", "nssp: 16": "nssp: 6", "nssp: 14": "nssp: 6"}  # of the demo
+SMALL = {"nx: 33, ny: 33": "nx: 2, ny: 2", "end: 1 h": "end: 20 min", "nssp: 16": "nssp: 6", "nssp: 14": "nssp: 6"}  # of the demo
 
 
 def blocks(page):
