@@ -161,7 +161,8 @@ class Check(unittest.TestCase):
         for overrides, code in ((["dm.nssp=1000"], 2), (["dm.nssp=500"], 0),
                                 (["dm.nssp=1000", "psf.oversampling=8"], 2), (["dm.nssp=300", "psf.oversampling=13"], 0),
                                 (["sensors[0].nssp=1000"], 0), (["ngs_defaults.nssp=1000"], 2), ([many], 0),
-                                (["sensors=" + sensors, many], 0), (["targets={grid: {nx: 1000, ny: 8, width: 60}}"], 0),
+                                (["sensors=" + sensors, many, "targets={grid: {nx: 8, ny: 8}}"], 0),
+                                (["targets={grid: {nx: 1000, ny: 8, width: 60}}"], 0),
                                 (["compute.grid=[65536,65536]"], 2), (["--ranks", "1000000"], 0)):
             with self.subTest(overrides[0][:40]):
                 with tempfile.TemporaryFile("w+") as err:
