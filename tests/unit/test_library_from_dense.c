@@ -50,6 +50,83 @@ static void tiles(void **state) {
     free(a), points_free(&p);
 }
 
+/* A system in one call, in the caller's order, by coordinates and without; each wrong argument. */
+static void system_solved(void **state) {
+    enum { LD = COUNT + 3, LDB = COUNT + 1 };
+    points p = points_new(COUNT, 32, TLR_KD);
+    double *a = covariance(&p, LD), *at = calloc(2 * COUNT, sizeof *at), x[2 * LDB], b[2 * LDB];
+    (void)state;
+    for (int i = 0; i < COUNT; i++)
+        at[2 * i] = p.x[i], at[2 * i + 1] = p.y[i];
+    for (int way = 0; way < 2; way++) {
+        double worst = 0;
+        for (int i = 0; i < 2 * LDB; i++)
+            x[i] = sin(i), b[i] = i % LDB < COUNT ? 0 : -77;
+        for (int64_t c = 0; c < 2; c++)
+            for (int64_t j = 0; j < COUNT; j++)
+                for (int64_t i = 0; i < COUNT; i++)
+                    b[i + c * LDB] += a[i + j * LD] * x[j + c * LDB];
+        ok(moao_tlr_posv(be, ctx, COUNT, 2, a, LD, way ? 2 : 0, way ? at : NULL, 1e-8, b, LDB));
+        for (int i = 0; i < 2 * LDB; i++)
+            if (i % LDB < COUNT)
+                worst = fmax(worst, fabs(b[i] - x[i]));
+            else
+                assert_true(b[i] == -77);
+        assert_true(worst < 1e-5);
+    }
+    const struct {
+        int64_t n, nrhs, lda, ldb;
+        int dim;
+        double tau;
+        const char *text;
+    } bad[] = {{-1, 1, 9, 9, 0, 1, "argument 3 (n) is -1, at least 0"},
+               {5, -2, 9, 9, 0, 1, "argument 4 (nrhs) is -2, at least 0"},
+               {5, 1, 3, 9, 0, 1, "argument 6 (lda) is 3, at least n"},
+               {5, 1, 9, 9, 4, 1, "argument 7 (dim) is 4, 0 to 3"},
+               {5, 1, 9, 9, 2, 1, "argument 8 (at) is NULL with dim 2"},
+               {5, 1, 9, 9, 0, 0, "argument 9 (tau) is 0, a positive number"},
+               {5, 1, 9, 4, 0, 1, "argument 11 (ldb) is 4, at least n"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(moao_tlr_posv(be, ctx, bad[i].n, bad[i].nrhs, a, bad[i].lda, bad[i].dim,
+                                       NULL, bad[i].tau, b, bad[i].ldb),
+                         MOAO_INPUT);
+        if (!strstr(status_message(), bad[i].text))
+            fail_msg("\"%s\" without \"%s\"", status_message(), bad[i].text);
+        status_clear();
+    }
+    a[7 + 7 * LD] = -1; /* not positive definite: B stays */
+    const double before = b[0];
+    assert_int_equal(moao_tlr_posv(be, ctx, COUNT, 1, a, LD, 0, NULL, 1e-8, b, LDB), MOAO_NUMERIC);
+    assert_true(b[0] == before);
+    status_clear();
+    free(a), free(at), points_free(&p);
+}
+
+/* The factor of a matrix that is there; of a factor, or a rectangular matrix: refused. */
+static void factor_of(void **state) {
+    points p = points_new(COUNT, 32, TLR_KD);
+    double *a = covariance(&p, COUNT), det, want = 0;
+    tlr *t, *l, *none;
+    (void)state;
+    ok(moao_tlr_from_dense(be, ctx, &p.l, a, COUNT, &(tlr_options){.tau = 1e-9, .cut = -1}, &t));
+    ok(moao_tlr_potrf(t, &l));
+    ok(tlr_logdet(l, &det));
+    for (int64_t k = 0; k < COUNT; k++) { /* by elimination */
+        want += log(a[k * (COUNT + 1)]);
+        for (int64_t j = k + 1; j < COUNT; j++)
+            for (int64_t i = j; i < COUNT; i++)
+                a[i + j * COUNT] -= a[i + k * COUNT] * a[j + k * COUNT] / a[k * (COUNT + 1)];
+    }
+    assert_true(fabs(det - want) < 1e-5);
+    assert_int_equal(moao_tlr_potrf(l, &none), MOAO_INPUT);
+    assert_non_null(strstr(status_message(), "argument 1 (a) is a factor"));
+    assert_null(none);
+    status_clear();
+    assert_int_equal(moao_tlr_potrf(NULL, &none), MOAO_INPUT);
+    status_clear();
+    tlr_close(t), tlr_close(l), free(a), points_free(&p);
+}
+
 /* exp(-|x - y|) of points on a line, with another factor below the diagonal where it is not
  * symmetric; in their order, or in any and with coordinates. */
 static void hss(void **state) {
@@ -108,6 +185,7 @@ static void hss(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles), cmocka_unit_test(hss)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(tiles), cmocka_unit_test(system_solved),
+                                       cmocka_unit_test(factor_of), cmocka_unit_test(hss)};
     return run_on_backends(&(backend_tests){tests, sizeof tests / sizeof *tests, chosen, NULL});
 }
