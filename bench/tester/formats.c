@@ -146,6 +146,10 @@ static void exact_residual(const own *o, const int64_t *row, int64_t n, double s
     }
 }
 
+/* The same as data. */
+static const gp_kernel kernel = {MOAO_GP_MATERN, .variance = 1, .length = {LENGTH}, .shape = 0.5,
+                                 .nugget = NUGGET};
+
 /* --- tile low-rank ------------------------------------------------------------------------------
  */
 
@@ -160,7 +164,8 @@ static status tlr_begin(job *j, bool rectangular) {
     TRY(begin(j, s->n));
     q = mine(j);
     TRY(tlr_layout_cloud(2, s->n, q->at, s->tile, &q->rows));
-    st = tlr_build(be, ctx, &q->rows, rectangular ? &q->rows : NULL, fill, q, &o, &q->a);
+    st = rectangular ? tlr_build(be, ctx, &q->rows, &q->rows, fill, q, &o, &q->a)
+                     : moao_tlr_from_points(be, ctx, &q->rows, &kernel, 2, q->at, &o, &q->a);
 done:
     return st;
 }
@@ -202,7 +207,7 @@ static status tlr_run(job *j) {
     tlr_close(q->out);
     q->out = NULL;
     return is(j, "tlr_build")
-               ? tlr_build(be, ctx, &q->rows, NULL, fill, q, &o, &q->out)
+               ? moao_tlr_from_points(be, ctx, &q->rows, &kernel, 2, q->at, &o, &q->out)
                : tlr_factor(be, ctx, &from, 'L', &o, &(tlr_rescue){.retries = 2}, &q->out, NULL);
 }
 /* dy := what was made times x. */
@@ -565,8 +570,6 @@ static double fp16_flops(const setting *s) {
     return 2 * d(s->m) * d(s->n) * d(s->k);
 }
 
-static const gp_kernel kernel = {MOAO_GP_MATERN, .variance = 1, .length = {LENGTH}, .shape = 0.5,
-                                 .nugget = NUGGET};
 static status gp_prepare(job *j) {
     own *o;
     status st;
@@ -579,31 +582,26 @@ done:
 static status gp_run(job *j) {
     return moao_gp_likelihood(mine(j)->gp, &kernel, false, 0, &mine(j)->likelihood);
 }
-/* Against the factor by columns in long double. */
+/* Against LAPACK's factor. */
 static status gp_check(job *j, int64_t b) {
     const int64_t n = j->s->n;
+    const int order = (int)n, one = 1;
     own *o = mine(j);
-    real *a = NULL, sum = (real)n * logl(2 * 3.14159265358979323846264L);
+    double *a = NULL;
+    real sum = (real)n * logl(2 * 3.14159265358979323846264L);
+    int bad = 0;
     status st;
     (void)b;
     TRY(ALLOC(a, (size_t)(n * (n + 1)), "a covariance"));
-    real *y = a + n * n;
+    double *y = a + n * n;
     for (int64_t c = 0; c < n; c++)
         for (int64_t i = 0; i < n; i++)
-            a[i + c * n] = covariance(o, i, c);
-    for (int64_t c = 0; c < n; c++) {
-        for (int64_t p = 0; p < c; p++)
-            for (int64_t i = c; i < n; i++)
-                a[i + c * n] -= a[i + p * n] * a[c + p * n];
-        const real root = sqrtl(a[c + c * n]);
-        y[c] = o->x[c];
-        for (int64_t i = c; i < n; i++)
-            a[i + c * n] /= root;
-        for (int64_t p = 0; p < c; p++)
-            y[c] -= a[c + p * n] * y[p];
-        y[c] /= root;
-        sum += 2 * logl(root) + y[c] * y[c];
-    }
+            a[i + c * n] = (double)covariance(o, i, c);
+    memcpy(y, o->x, sizeof *y * (size_t)n);
+    dpotrf_("L", &order, a, &order, &bad, (size_t)1);
+    dpotrs_("L", &order, &one, a, &order, y, &order, &bad, (size_t)1);
+    for (int64_t i = 0; i < n; i++)
+        sum += 2 * logl(a[i * (n + 1)]) + (real)y[i] * o->x[i];
     const real found_value = o->likelihood.likelihood * (1 + j->s->perturb);
     raise(&j->residual,
           fabsl(found_value + sum / 2) / fabsl(sum / 2) / (eps_of(BACKEND_D) * (real)n));

@@ -62,35 +62,38 @@ CASE(ormqr,
      CALL(ormqr_strided_batched)(ctx, 'L', 'T', M, N, K, S(0), SV(1), S(2), COUNT)
      : CALL(ormqr_batched)(ctx, 'L', 'T', M, N, K, Q(0), QV(1), Q(2), COUNT))
 CASE(qr,
-     be->lowrank->qr(ctx, TYPE, 'Q', COUNT, dim(M), dim(N), T(0), T(1), dinfo,
-                     work(BATCH_QR, TYPE, 0), lwork),
+     (work(BATCH_QR, TYPE, 0),
+      be->lowrank->qr(ctx, TYPE, 'Q', COUNT, dim(M), dim(N), T(0), T(1), dinfo, room, lwork)),
      CALL(qr_strided_batched)(ctx, 'Q', M, N, S(0), S(1), info, COUNT)
      : CALL(qr_batched)(ctx, 'Q', M, N, Q(0), Q(1), info, COUNT))
 CASE(gesvj,
-     be->lowrank->gesvj(ctx, TYPE, 'U', 'S', NULL, COUNT, dim(M), dim(N), T(0), T(1), T(2), T(3),
-                        NULL, dinfo, work(BATCH_GESVJ, TYPE, 0), lwork),
+     (work(BATCH_GESVJ, TYPE, 0),
+      be->lowrank->gesvj(ctx, TYPE, 'U', 'S', NULL, COUNT, dim(M), dim(N), T(0), T(1), T(2), T(3),
+                         NULL, dinfo, room, lwork)),
      CALL(gesvj_strided_batched)(ctx, 'U', 'S', M, N, S(0), SV(1), S(2), S(3), info, COUNT)
      : CALL(gesvj_batched)(ctx, 'U', 'S', M, N, Q(0), QV(1), Q(2), Q(3), info, COUNT))
 CASE(rsvd,
-     be->lowrank->rsvd(ctx, TYPE, 'U', 'U', &(batch_cut){.kind = 'R', .norm = 'F', .most = 3}, 1, 1,
-                       9, COUNT, dim(M), dim(N), T(0), T(1), T(2), T(3), drank, dinfo,
-                       work(BATCH_RSVD, TYPE, 4), lwork),
+     (work(BATCH_RSVD, TYPE, 4),
+      be->lowrank->rsvd(ctx, TYPE, 'U', 'U', &(batch_cut){.kind = 'R', .norm = 'F', .most = 3}, 1,
+                        1, 9, COUNT, dim(M), dim(N), T(0), T(1), T(2), T(3), drank, dinfo, room,
+                        lwork)),
      CALL(rsvd_strided_batched)(ctx, 'U', 'U', M, N, 3, 1, 1, 9, S(0), SV(1), S(2), S(3), rank,
                                 info, COUNT)
      : CALL(rsvd_batched)(ctx, 'U', 'U', M, N, 3, 1, 1, 9, Q(0), QV(1), Q(2), Q(3), rank, info,
                           COUNT))
 CASE(ara,
-     be->lowrank->ara(ctx, TYPE, 'B', &(batch_cut){0.1, NULL, 'R', 'F', N, NULL, false, 0, 0, NULL},
-                      9, COUNT, dim(M), dim(N), T(0), T(1), T(2), drank, dinfo,
-                      work(BATCH_ARA, TYPE, N), lwork),
+     (work(BATCH_ARA, TYPE, N),
+      be->lowrank->ara(ctx, TYPE, 'B',
+                       &(batch_cut){0.1, NULL, 'R', 'F', N, NULL, false, 0, 0, NULL}, 9, COUNT,
+                       dim(M), dim(N), T(0), T(1), T(2), drank, dinfo, room, lwork)),
      CALL(ara_strided_batched)(ctx, 'B', M, N, 0.1, 'R', N, 9, S(0), S(1), S(2), rank, info, COUNT)
      : CALL(ara_batched)(ctx, 'B', M, N, 0.1, 'R', N, 9, Q(0), Q(1), Q(2), rank, info, COUNT))
 CASE(recompress,
-     be->lowrank->recompress(ctx, TYPE, 'R',
-                             &(batch_cut){0.1, NULL, 'A', 'F', 5, NULL, false, 0, 0, NULL}, COUNT,
-                             dim(M), dim(N), &alpha, (batch_dim){3, dka}, T(0), T(1), &beta,
-                             (batch_dim){3, dkb}, T(2), T(3), drank, dinfo,
-                             work(BATCH_RECOMPRESS, TYPE, 6), lwork),
+     (work(BATCH_RECOMPRESS, TYPE, 6),
+      be->lowrank->recompress(ctx, TYPE, 'R',
+                              &(batch_cut){0.1, NULL, 'A', 'F', 5, NULL, false, 0, 0, NULL}, COUNT,
+                              dim(M), dim(N), &alpha, (batch_dim){3, dka}, T(0), T(1), &beta,
+                              (batch_dim){3, dkb}, T(2), T(3), drank, dinfo, room, lwork)),
      CALL(recompress_strided_batched)(ctx, 'R', M, N, 0.1, 'A', 5, alpha, ka, S(0), S(1), beta, kb,
                                       S(2), S(3), rank, info, COUNT)
      : CALL(recompress_batched)(ctx, 'R', M, N, 0.1, 'A', 5, alpha, ka, Q(0), Q(1), beta, kb, Q(2),

@@ -25,11 +25,11 @@ static batch_dim dim(int64_t n) {
     return batch_size(n);
 }
 
-static void *work(batch_op op, backend_type t, int64_t k) {
+/* room, lwork := what an operation needs. */
+static void work(batch_op op, backend_type t, int64_t k) {
     lwork = be->lowrank->workspace(op, t, COUNT, M, N, k);
     be->release(ctx, room);
     must(be->alloc(ctx, lwork + 1, &room));
-    return room;
 }
 
 #define REAL double
