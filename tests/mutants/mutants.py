@@ -383,9 +383,10 @@ class Campaign:
     # --- the campaign
 
     def every_test(self, entries):
-        """Names of all tests that plans may name."""
+        """Names of all tests that plans may name; end-to-end ones, which take longest, at first."""
         words = [w for e in entries for w in (e.tests or "").split()] + [w for some in (FIRST, THEN) for l in some.values() for w in l]
-        return list(dict.fromkeys(self.names(words) + [n for n in self.jobs if n.startswith(("unit/", "mpi/"))]))
+        names = dict.fromkeys(self.names(words) + [n for n in self.jobs if n.startswith(("unit/", "mpi/"))])
+        return sorted(names, key=lambda n: (":" in n, ".py" not in n))
 
     def is_known(self, entry, again):
         v = self.state["changes"].get(entry.key())
