@@ -15,7 +15,7 @@ emu_obj := $(patsubst src/%,$(EMU_B)/%.o,$(filter-out $(emu_real),$(emu_cu))) $(
 EMU_CXXFLAGS = -std=c++17 -O2 -g -fPIC -fvisibility=hidden -MMD -MP -DMOAO_PUBLIC= -DEMULATED_ARCH=$(EMU_ARCH)0 -Itests/emulator -I$(EMU_B) $(short) -Isrc -Isrc/linalg/include $(addprefix -I,$(wildcard src/gpu/*/.)) $(FFTW_CFLAGS)
 
 .PHONY: emulate-gpu
-emulate-gpu: $(B)/moao $(EMU_B)/libmoao_gpu.so $(EMU_B)/libcuda.so.1 $(EMU_TESTS:%=$(B)/tests/unit/%)
+emulate-gpu: $(EMU_B)/libmoao_gpu.so $(EMU_B)/libcuda.so.1 $(EMU_TESTS:%=$(B)/tests/unit/%)
 	@EMULATOR=$(EMU_B) tests/emulator/run.sh $(B) $(EMU_TESTS)
 
 $(EMU_B)/gpu/%: src/gpu/% tests/emulator/translate.py

@@ -12,7 +12,7 @@ export MOAO_TEST_BACKEND=gpu MOAO_TEST_SMALL=1 MOAO_GPU_PLUGIN="$PWD/$emulator/l
 export LD_LIBRARY_PATH="$PWD/$emulator${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
 # a device that the plugin has no code for
-refused=$(MOAO_EMULATOR_CAPABILITY=7.5 "$build/moao" --version | grep "GPU 0, emulator (compute 7.5): this plugin has code for 8.0, 9.0")
+refused=$(MOAO_EMULATOR_CAPABILITY=7.5 "$build/tests/unit/$1" 2>&1 | grep "GPU 0, emulator (compute 7.5): this plugin has code for 8.0, 9.0")
 [ -n "$refused" ] && echo "ok      a GPU without code is refused by name" || { echo "FAILED  a GPU without code is not refused" && failed=1; }
 for test in "$@"; do
     log=$emulator/$test.log from=$(date +%s)
