@@ -98,11 +98,15 @@ bool request_own_device(const request *q, int nrank) {
            (request_automatic(q) && nrank == 1 && q->toeplitz_pays);
 }
 
+bool request_may_compress(const request *q) {
+    return q->factor == FACTOR_PARAM_AUTO && q->par->compute_precision != PRECISION_PARAM_DOUBLE &&
+           (q->mixed_pays || q->par->compute_precision == PRECISION_PARAM_MIXED);
+}
+
 status request_predict(request *q, bool gpu) {
     const linop_pair *named = linop_find(test_choice("operator"));
     const bool fp16 = fp16_columns(q, gpu) && gpu && q->product != PRODUCT_PARAM_EXACT;
-    const bool may = q->factor == FACTOR_PARAM_AUTO && gpu && q->mixed_pays &&
-                     q->par->compute_precision != PRECISION_PARAM_DOUBLE;
+    const bool may = gpu && request_may_compress(q);
     if (q->factor != FACTOR_PARAM_TLR && q->factor != FACTOR_PARAM_TLR_HOST && !may &&
         (named == NULL || !named->factor->compressed))
         return MOAO_OK;

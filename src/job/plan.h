@@ -48,6 +48,9 @@ void request_for_gpu(request *q, const gpu_model *model);
 status request_predict(request *q, bool gpu);
 /* Local. Whether exposures in mixed precision are wanted, where a device has room. */
 bool request_mixed(const request *q, bool gpu);
+/* Local. Whether the factor may be compressed where memory of a device holds no other: mixed
+ * precision is expected to save time, or asked for by name. */
+bool request_may_compress(const request *q);
 /* Local. Whether factor and product are both left to the program, and not to be in double
  * precision. */
 bool request_automatic(const request *q);

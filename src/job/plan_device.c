@@ -162,8 +162,7 @@ static by product_of(const plan *p, int product, bool compressed) {
 static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) {
     const bool automatic = request_automatic(q), mixed = p->mixed,
                pays = automatic && p->host && p->nrank == 1 && !mixed && q->toeplitz_pays,
-               compress = q->factor == FACTOR_PARAM_AUTO && !p->host && q->mixed_pays &&
-                          q->par->compute_precision != PRECISION_PARAM_DOUBLE;
+               compress = !p->host && request_may_compress(q);
     const int factor = pays ? FACTOR_PARAM_DENSE : q->factor,
               product = pays ? PRODUCT_PARAM_TOEPLITZ : q->product;
     const by dense = product_of(p, product, false);

@@ -47,6 +47,8 @@ struct problem {
         CHECK(cudaMemcpy(a, a0.data(), n * n * 8, cudaMemcpyHostToDevice) == cudaSuccess);
         CHECK(cudaMemcpy(b, b0.data(), n * w * 8, cudaMemcpyHostToDevice) == cudaSuccess);
         CHECK(cudaMemcpy(c, b0.data(), n * w * 8, cudaMemcpyHostToDevice) == cudaSuccess);
+        /* it may return before all is there, and other streams do not wait for it */
+        CHECK(cudaDeviceSynchronize() == cudaSuccess);
     }
     std::vector<double> result() {
         std::vector<double> r(n * n + 2 * n * w);
