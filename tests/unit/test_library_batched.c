@@ -191,6 +191,56 @@ static void products(void **state) {
     }
 }
 
+/* More columns than a recompression takes: 190 of C and 100 of a product, whose sizes decay. */
+static void many_columns(void **state) {
+    enum { L = 300, KC = 190, R = 100, SIZE = L * L };
+    double *host = calloc(6 * SIZE, sizeof *host), *got = calloc(2 * SIZE, sizeof *got);
+    void *p[6];
+    int64_t ks = R, kcs = KC;
+    long double norm = 0, off = 0;
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        for (int e = 0; e < SIZE; e++) {
+            float v[4];
+            backend_random((uint64_t)i, e, 0, v);
+            host[i * SIZE + e] = v[0] * pow(10, -(e / L) / 20.0);
+        }
+        p[i] = device_copy(host + i * SIZE, sizeof(double) * SIZE);
+    }
+    must(moao_dgemm_lll_strided_batched(ctx, 'N', 'N', L, L, L, 2, &ks, p[0], L, 0, p[1], L, 0, &ks,
+                                        p[2], L, 0, p[3], L, 0, -1, 1e-6, 'R', L, &kcs, p[4], L,
+                                        SIZE, p[5], L, SIZE, info, 1));
+    assert_in_range(kcs, 20, 150);
+    to_host(got, p[4], sizeof(double) * SIZE), to_host(got + SIZE, p[5], sizeof(double) * SIZE);
+    double core[R][R]; /* va^T ub */
+    for (int r = 0; r < R; r++)
+        for (int q = 0; q < R; q++) {
+            core[r][q] = 0;
+            for (int l = 0; l < L; l++)
+                core[r][q] += host[SIZE + r * L + l] * host[2 * SIZE + q * L + l];
+        }
+    for (int i = 0; i < L; i += 37) { /* some rows */
+        double row[R] = {0};
+        for (int q = 0; q < R; q++)
+            for (int r = 0; r < R; r++)
+                row[q] += host[r * L + i] * core[r][q];
+        for (int j = 0; j < L; j++) {
+            long double want = 0, is = 0;
+            for (int q = 0; q < R; q++)
+                want += 2 * row[q] * host[3 * SIZE + q * L + j];
+            for (int q = 0; q < KC; q++)
+                want -= host[4 * SIZE + q * L + i] * host[5 * SIZE + q * L + j];
+            for (int q = 0; q < kcs; q++)
+                is += got[q * L + i] * got[SIZE + q * L + j];
+            norm += want * want, off += (is - want) * (is - want);
+        }
+    }
+    assert_true(norm > 0 && sqrtl(off / norm) < 5e-6);
+    for (int i = 0; i < 6; i++)
+        be->release(ctx, p[i]);
+    free(host), free(got);
+}
+
 static void expect_text(status st, status wanted, const char *text) {
     if (st != wanted || strcmp(status_message(), text) != 0)
         fail_msg("status %d, \"%s\" instead of \"%s\"", (int)st, status_message(), text);
@@ -252,7 +302,8 @@ static void closing(void) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits), cmocka_unit_test(products),
-                                       cmocka_unit_test(failures), cmocka_unit_test(nothing)};
+                                       cmocka_unit_test(many_columns), cmocka_unit_test(failures),
+                                       cmocka_unit_test(nothing)};
     const backend_tests all = {tests, sizeof tests / sizeof *tests, opened, closing};
     return run_on_backends(&all);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOMS = 16, CALL_WORK = 1 << 30 };
+enum { ROOMS = 24, CALL_WORK = 1 << 30 };
 
 /* A matrix of a call: the first one, or an array of pointers in the host's memory. */
 typedef struct {
@@ -633,11 +633,6 @@ static void factored_arguments(frame *f, const char *const arg[4], factored *x, 
         matrix(f, arg[3], &x->v, across, x->most, false);
 }
 
-/* Columns of the product's factors. */
-static int64_t product_columns(const lr_product *p) {
-    return !p->a.low ? p->b.most : !p->b.low ? p->a.most : batch_least(p->a.most, p->b.most);
-}
-
 static void product_arguments(frame *f, lr_product *p) {
     static const char *const a[] = {"a", "ka", "ua", "va"}, *const b[] = {"b", "kb", "ub", "vb"};
     const batch_cut cut = {.tol = p->tol, .kind = p->kind, .most = p->most};
@@ -651,7 +646,7 @@ static void product_arguments(frame *f, lr_product *p) {
         return;
     }
     cut_arguments(f, &cut);
-    p->c.most = columns(f, "kc", p->kc, BATCH_SUM_MAX - product_columns(p));
+    p->c.most = columns(f, "kc", p->kc, BATCH_SVD_MAX);
     const int64_t room = p->c.most > p->most ? p->c.most : p->most;
     matrix(f, "uc", &p->c.u, p->m, room, true), matrix(f, "vc", &p->c.v, p->n, room, true);
     skip(f, 1);
@@ -702,6 +697,32 @@ static pair product_of(frame *f, const lr_product *p) {
     return (pair){a.u, v, a.rank};
 }
 
+/* c := beta c + alpha x of more columns than a recompression takes: formed dense, and compressed.
+ */
+static status dense_sum(frame *f, const lr_product *p, const batch_cut *cut, const pair *c,
+                        const pair *x) {
+    const batch_dim m = batch_size(p->m), n = batch_size(p->n);
+    const batch_mat sum = factors(f, p->m, p->n);
+    size_t lwork = 0;
+    int *found = ints(f);
+    int64_t *ranks = longs(f);
+    const double none = 0, one = 1;
+    const float none_s = 0, one_s = 1;
+    const bool d = f->type == BACKEND_D;
+    if (f->st == MOAO_OK)
+        f->st = checked_batch.gemm(f->ctx, f->type, 'N', 'T', f->count, m, n, c->rank, p->beta,
+                                   c->u, c->v, d ? (const void *)&none : &none_s, sum);
+    if (f->st == MOAO_OK)
+        f->st = checked_batch.gemm(f->ctx, f->type, 'N', 'T', f->count, m, n, x->rank, p->alpha,
+                                   x->u, x->v, d ? (const void *)&one : &one_s, sum);
+    void *work = workspace(f, BATCH_ARA, p->m, p->n, cut->most, &lwork);
+    if (f->st == MOAO_OK)
+        f->st = checked_ara(f->ctx, f->type, 'L', cut, 1, f->count, m, n, sum, c->u, c->v, ranks,
+                            found, work, lwork);
+    ranks_out(f, p->kc, ranks);
+    return finish(f, found, p->info, COLUMN);
+}
+
 static status lowrank_gemm(frame f, const lr_product *given) {
     lr_product p = *given;
     product_arguments(&f, &p);
@@ -711,6 +732,8 @@ static status lowrank_gemm(frame f, const lr_product *given) {
     if (p.c.low) {
         const batch_cut cut = {.tol = p.tol, .kind = p.kind, .norm = 'F', .most = p.most};
         const pair c = pair_of(&f, p.c.u, p.c.v, p.kc, p.c.most);
+        if (c.rank.n + x.rank.n > BATCH_SUM_MAX)
+            return dense_sum(&f, &p, &cut, &c, &x);
         return sum_of(&f, 'L', &cut, p.m, p.n, p.beta, &c, p.alpha, &x, p.kc, p.info);
     }
     const batch_mat c = operand(&f, p.c.u);

@@ -470,8 +470,9 @@ MOAO_PUBLIC moao_status moao_sgemm_ldd_strided_batched(
     float *c, int64_t ldc, int64_t stridec, int64_t count);
 
 /* A low-rank C is cut as by recompress (job L: UC orthonormal) to at most `most` columns. kc has
- * its columns on entry and on return; the largest kc and the columns of the product together are
- * at most MOAO_BATCH_SUM_MAX. */
+ * its columns on entry and on return. Where the largest kc and the largest number of columns of a
+ * product are together more than MOAO_BATCH_SUM_MAX, C is formed dense, m x n for each matrix, and
+ * compressed as by ara: give `most` 16 more than the rank where tol is below 3e-7. */
 
 MOAO_PUBLIC moao_status moao_dgemm_lll_batched(
     moao_backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n, int64_t k, double alpha,
