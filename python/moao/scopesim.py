@@ -40,7 +40,7 @@ def places(header, axis):
 class MoaoPSF(PSF):
     """PSFs of a case of moao over the field.
 
-    case: as of moao.psf. settings: keys that are set on it. field: side [arcsec] of a square round the axis with nodes x nodes directions, which are
+    case, reduced, profile: as of moao.psf. settings: keys that are set on it. field: side [arcsec] of a square round the axis with nodes x nodes directions, which are
     computed together and then kept (moao.source); between them images are mixed linearly. field 0: the PSF on the axis everywhere. waves [um]: the
     wavelengths that are computed, of which each field of view takes the nearest; None: its own middle. side: pixels of the kernels, made odd; None:
     all there are. normalise: kernels with the sum 1. mirror: ScopeSim's x means right ascension, to the east, where moao's is to the west."""
@@ -48,7 +48,8 @@ class MoaoPSF(PSF):
     z_order = (261, 661)
 
     def __init__(self, **kwargs):
-        meant = {"case": "demo", "settings": {}, "field": 0.0, "nodes": 3, "waves": None, "side": None, "normalise": False, "mirror": False, "ranks": None, "gpu": "auto"}
+        meant = {"case": "demo", "settings": {}, "field": 0.0, "nodes": 3, "waves": None, "side": None, "normalise": False, "mirror": False,
+                 "ranks": None, "gpu": "auto", "reduced": False, "profile": 0}
         meant.update({k: v for k, v in kwargs.items() if v is not None or k not in meant})
         if not (float(meant["field"]) >= 0 and int(meant["nodes"]) == meant["nodes"] and meant["nodes"] >= 1):
             raise MoaoError("MoaoPSF: field %r arcsec with %r nodes across: expected 0 or more, and 1 or more" % (meant["field"], meant["nodes"]))
@@ -74,7 +75,7 @@ class MoaoPSF(PSF):
             at = self.nodes()
             x, y = np.tile(at, len(at)), np.repeat(at, len(at))
             made = source.psf(-x if self.meta["mirror"] else x, y, key[0], case=self.meta["case"], settings=self.meta["settings"], ranks=self.meta["ranks"],
-                              gpu=self.meta["gpu"])
+                              gpu=self.meta["gpu"], reduced=self.meta["reduced"], profile=self.meta["profile"])
             room = min(int(min(p.data.shape) * p.pixel / key[1] * (1 + 1e-9)) for p in made)
             side = min(int(self.meta["side"] or room), room)
             side -= 1 - side % 2

@@ -125,7 +125,9 @@ class Spack(unittest.TestCase):
         with tempfile.TemporaryDirectory() as d:
             subprocess.run(["make", "-C", ROOT, "-s", "--no-print-directory", "dist", "DIST=" + d], check=True, stdout=subprocess.DEVNULL)
             with mock.patch.object(os, "getcwd", lambda: d):
-                url = self.load(False)[0].url_for_version(version)
+                moao = self.load(False)[0]
+                url = moao.url_for_version(version)
+            self.assertEqual(moao.url, url)  # Spack refuses a package that has none
             self.assertTrue(url.startswith("file://"), url)
             with tarfile.open(url[len("file://"):]) as archive:
                 self.assertIn("moao-%s/packaging/spack/packages/moao/package.py" % version, archive.getnames())

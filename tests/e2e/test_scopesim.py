@@ -94,6 +94,8 @@ class Effect(unittest.TestCase):
             for plane, wave in zip(out, (1.65, 2.2)):
                 k = moao.psf(0, 0, wave, case=CASE).resampled(50, 21)
                 np.testing.assert_allclose(plane[90:111, 90:111], k / k.sum(), atol=1e-6)
+            fast = module.MoaoPSF(case=CASE, side=21, reduced=True).kernels(1.65, 50)[0, 0]
+            np.testing.assert_array_equal(fast, moao.psf(0, 0, 1.65, case=CASE, reduced=True).resampled(50, 21))
             with self.assertRaisesRegex(moao.MoaoError, "nodes across"):
                 module.MoaoPSF(field=10, nodes=0)
 

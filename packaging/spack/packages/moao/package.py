@@ -18,6 +18,7 @@ class Moao(MakefilePackage):
 
     # the archive of a release comes with it (make dist): Spack takes it from the current folder
     manual_download = True
+    url = "file://%s/moao-0.3.0.tar.gz" % os.getcwd()  # without which Spack knows no way to fetch
 
     version("0.3.0")
 
