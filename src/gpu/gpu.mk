@@ -86,13 +86,13 @@ to-install: $(B)/moao-tester
 # manual pages from what the headers say
 $(B)/man3/moao_backend.3: scripts/make-man3.py $(public_headers)
 	$(call say,MAN,$(@D))
-	$(Q)rm -rf $(@D); $(PYTHON) $< $(@D) $(public_headers)
+	$(Q)rm -rf $(@D); if command -v $(PYTHON) >/dev/null; then $(PYTHON) $< $(@D) $(public_headers); else echo "no $(PYTHON): so the library has no manual pages"; fi
 to-install: $(B)/man3/moao_backend.3
 install: install-linalg
 install-linalg: $(B)/libmoao_linalg.a $(B)/libmoao_linalg.so $(B)/moao-tester $(B)/man3/moao_backend.3
 	install -d $(addprefix $(DESTDIR)$(prefix)/,bin include/moao lib/pkgconfig lib/moao share/man/man3)
 	install -m 755 $(B)/moao-tester $(DESTDIR)$(prefix)/bin/
-	install -m 644 $(B)/man3/*.3 $(DESTDIR)$(prefix)/share/man/man3/
+	[ ! -f $(B)/man3/moao_backend.3 ] || install -m 644 $(B)/man3/*.3 $(DESTDIR)$(prefix)/share/man/man3/
 	install -m 644 $(public_headers) $(DESTDIR)$(prefix)/include/moao/
 	install -m 644 $(B)/libmoao_linalg.a $(DESTDIR)$(prefix)/lib/
 	install -m 755 $(B)/libmoao_linalg.so $(DESTDIR)$(prefix)/lib/libmoao_linalg.so.$(linalg_version)
