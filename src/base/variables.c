@@ -32,6 +32,10 @@ const variable variables[] = {
     {"MOAO_DEPS", "yes|no", NULL, "no: make demo and make check install no packages."},
     {"MOAO_CHECK_MEMORY", "yes|no", NULL,
      "yes: a program whose operations reach beyond an array ends there, for tests."},
+    {"MOAO_TEST_GPU_CAPABILITY", NULL, "number",
+     "A compute capability below a GPU's own, with whose shared memory and kernels it computes, "
+     "for "
+     "tests."},
     {"MOAO_LAUNCHER", NULL, "name",
      "Set by moao run -n for its ranks: where they say that they began."},
     {"MOAO_FAULT", NULL, "place:rank[:fail|kill|first[:n]]",
