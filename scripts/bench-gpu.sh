@@ -1,11 +1,11 @@
 #!/bin/sh
 # Ours, the vendor's and the ceiling for every operation, in one run: a table, CSV, and a roofline picture.
 # usage: bench-gpu.sh [BUILD [GROUP...]]     normally through `make bench-gpu`; takes about four minutes with the large cases.
-# GROUP: one of bench_dense's, float (its FP32 rows), filter (D+ times covariances), host (host data), multi (all GPUs), batch, products, lowrank, tlr, formats; all of them.
+# GROUP: one of bench_dense's, float (its FP32 rows), filter (D+ times covariances), host (host data), multi (all GPUs), batch, products, lowrank, tlr, formats, integer (double precision by integers); all of them.
 # Writes $OUT or bench/results/: gpu-DATE.txt, gpu-DATE.csv, gpu-DATE.png, batched-DATE.csv, products-DATE.csv, compression-DATE.csv
 build=${1:-build}
 [ $# -gt 0 ] && shift
-groups=${*:-shapes trsm few trmm variants sym potrf potri accuracy tribig symmbig potrfbig float filter host multi batch products lowrank tlr formats}
+groups=${*:-shapes trsm few trmm variants sym potrf potri accuracy tribig symmbig potrfbig float filter host multi batch products lowrank tlr formats integer}
 out=${OUT:-bench/results}
 bench=$build/bench/gpu
 day=$(date +%Y-%m-%d)
@@ -26,6 +26,7 @@ rm -f "$name.csv"
         products) "$bench/bench_products" "$out/products-$day.csv" ;;
         lowrank) "$bench/bench_lowrank" "$out/compression-$day.csv" ;;
         tlr) "$bench/bench_tlr" ;;
+        integer) "$bench/bench_integer" --csv "$name.csv" products bytes factor 20480 51200 ;;
         formats) "$bench/bench_hss" --csv "$out/hss-$day.csv" table solve build && "$bench/bench_h2" --csv "$out/h2-$day.csv" compress coarse times ;;
         *) "$bench/bench_dense" --csv "$name.csv" "$g" ;;
         esac || exit 1

@@ -39,6 +39,7 @@ typedef struct plan {
     int nsample;       /* columns of the sampled residual */
     bool keep;         /* what images are made of is kept of every target (obsseq_interpolate) */
     bool mixed;        /* exposures in mixed precision are wanted */
+    int moduli;        /* of a dense factor by integers (moao/integer_factor.h), 0: native */
     int tile;          /* size of the tiles of a compressed factor, */
     bool fp16;         /* whose columns that may be are kept in FP16; */
     int members;       /* ranks over which it is distributed, 0: each has all of it; */

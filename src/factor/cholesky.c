@@ -201,6 +201,50 @@ static status factor_steps(cholesky *f) {
     return st == MOAO_OK ? engine_sync(f->e) : st;
 }
 
+/* --- by integers, on this device alone: the bits are the same on each */
+
+static integer_factor_options integer_options(int64_t m, int moduli) {
+    integer_factor_options o = integer_factor_defaults(m, m % 2 == 0);
+    o.moduli = moduli;
+    return o;
+}
+
+size_t cholesky_residues(const backend *be, int64_t m, int moduli, int64_t rows) {
+    const integer_factor_options o = integer_options(m, moduli);
+    const size_t factor = integer_potrf_bytes(be, &o), solve = integer_solve_bytes(be, &o, rows);
+    return factor > solve ? factor : solve;
+}
+
+static status factor_integers(cholesky *f, int *minor) {
+    const int64_t m = f->e->m;
+    const integer_factor_options o = integer_options(m, f->moduli);
+    int64_t order = 0;
+    status st;
+    TRY(comm_fault(f->e->c, "factor"));
+    TRY(integer_potrf(f->e->be, f->e->ctx, &o, f->a, m, f->exponent, &order, f->residues,
+                      cholesky_residues(f->e->be, m, f->moduli, f->rows)));
+    *minor = (int)order;
+done:
+    return st;
+}
+
+#define SOLVED_TOGETHER 16
+
+status cholesky_solve_integers(const cholesky *f, int n, const wrows *w) {
+    const integer_factor_options o = integer_options(f->e->m, f->moduli);
+    const size_t bytes = cholesky_residues(f->e->be, f->e->m, f->moduli, f->rows);
+    integer_solve_rows rows[SOLVED_TOGETHER];
+    status st = MOAO_OK;
+    for (int k = 0, count; k < n && st == MOAO_OK; k += count) {
+        count = n - k < SOLVED_TOGETHER ? n - k : SOLVED_TOGETHER;
+        for (int i = 0; i < count; i++)
+            rows[i] = (integer_solve_rows){w[k + i].rows, w[k + i].w, w[k + i].ld};
+        st = integer_solve(f->e->be, f->e->ctx, &o, f->a, f->e->m, f->exponent, count, rows,
+                           f->residues, bytes);
+    }
+    return st;
+}
+
 /* This rank's strips of Cmm0, on and below the diagonal. */
 static status fill_columns(cholesky *f, const profile *p) {
     engine *e = f->e;
@@ -228,8 +272,8 @@ status cholesky_factor(cholesky *f, const profile *p, int *minor) {
         return st;
     from = report_now();
     report_phase("reconstructor: Cholesky");
-    st = factor_steps(f);
-    if (st == MOAO_OK)
+    st = f->moduli > 0 ? factor_integers(f, minor) : factor_steps(f);
+    if (st == MOAO_OK && f->moduli == 0)
         st = cholesky_minor(f->e, cholesky_strips(f), f->strip, f->info, f->group->rank,
                             f->group->size, minor);
     /* others may wait for panels of this rank; without a message it was told of a failure elsewhere

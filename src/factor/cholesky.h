@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "engine/group.h"
+#include "engine/plan.h"
 
 /* Local. C (rows x n, on and below its diagonal) -= A A(0:n, :)', A rows x k. The products have at
  * most `most` rows at a time. work: whether it may use the engine's, in the stream of ctx. */
@@ -24,9 +25,13 @@ typedef struct { /* m x m numbers whose lower triangle becomes the factor, on ev
     engine *e;
     device_group *group;
     double *a;
-    int64_t block; /* columns of a panel */
-    int64_t strip; /* columns of a strip, which one member of the group makes; divides block */
-    int *info;     /* [strips] on the device */
+    int64_t block;     /* columns of a panel */
+    int64_t strip;     /* columns of a strip, which one member of the group makes; divides block */
+    int *info;         /* [strips] on the device */
+    int moduli;        /* > 0: by products of integers, on this device alone; */
+    int64_t rows;      /* of W of a target, */
+    void *residues;    /* cholesky_residues bytes, */
+    int32_t *exponent; /* [m] */
 } cholesky;
 
 /* Collective. The devices of the node that make a factor together, after cholesky_widths; apart: no
@@ -37,6 +42,11 @@ status cholesky_join(cholesky *f, bool apart, bool say);
 void cholesky_widths(cholesky *f, int64_t panel);
 int64_t cholesky_strips(const cholesky *f);
 size_t cholesky_work(const cholesky *f);
+/* Local; needs no device. Memory of a factor of order m by integers, and of solves of `rows` rows.
+ */
+size_t cholesky_residues(const backend *be, int64_t m, int moduli, int64_t rows);
+/* Local, of a factor by integers. W := W (L L')^-1 for n blocks of at most `rows` rows. */
+status cholesky_solve_integers(const cholesky *f, int n, const wrows *w);
 
 /* Collective in the group, but for a failure, on which this rank ends the run if it has a group.
  * Cmm0 of a profile, and its factor; *minor among this rank's strips. */

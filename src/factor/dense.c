@@ -5,6 +5,9 @@
 static void bytes(const sys *s, plan *p) {
     const size_t m = s->m, d = sizeof(double);
     plan_add(p, "factor of Cmm0, and Cmm of an exposure", m * m * d);
+    if (p->moduli > 0)
+        plan_add(p, "residues of the factor",
+                 cholesky_residues(p->be, (int64_t)m, p->moduli, p->rows) + m * sizeof(int32_t));
 }
 
 static status take_memory(dense_factor *o, const plan *p) {
@@ -16,6 +19,11 @@ static status take_memory(dense_factor *o, const plan *p) {
     TRY(engine_doubles(e, m * m, "the factor of Cmm", &o->a));
     TRY(engine_array(e, count * sizeof(int), "numbers", (void **)&o->f.info));
     TRY(engine_work(e, factor > trsm ? factor : trsm));
+    if (p->moduli > 0) {
+        TRY(engine_array(e, cholesky_residues(e->be, m, p->moduli, p->rows), "bytes of residues",
+                         &o->f.residues));
+        TRY(engine_array(e, (size_t)m * sizeof(int32_t), "exponents", (void **)&o->f.exponent));
+    }
     o->f.a = o->a;
 done:
     return st;
@@ -26,7 +34,7 @@ static void dense_close(factor *base) {
     if (o == NULL)
         return;
     group_close(&o->group);
-    ENGINE_RELEASE(base->e, o->a, o->f.info);
+    ENGINE_RELEASE(base->e, o->a, o->f.info, o->f.residues, o->f.exponent);
     free(o);
 }
 
@@ -37,12 +45,13 @@ static status dense_open(engine *e, const plan *p, const double *proj, factor **
     if (st == MOAO_OK) {
         o->base = (factor){.kind = &factor_dense, .e = e};
         o->group.size = 1;
-        o->f = (cholesky){.e = e, .group = &o->group};
+        o->f = (cholesky){.e = e, .group = &o->group, .moduli = p->moduli, .rows = p->rows};
         cholesky_widths(&o->f, e->width);
         st = take_memory(o, p);
     }
     TRY(comm_agree(e->c, st));
-    TRY(cholesky_join(&o->f, p->sharing == 1, !p->quiet));
+    if (p->moduli == 0)
+        TRY(cholesky_join(&o->f, p->sharing == 1, !p->quiet));
 done:
     if (st != MOAO_OK) {
         dense_close(&o->base);
@@ -65,8 +74,14 @@ static status dense_solve(factor *base, int n, const wrows *w) {
     dense_factor *o = (dense_factor *)base;
     engine *e = base->e;
     const double one = 1;
+    const double square = (double)e->m * (double)e->m;
     status st = MOAO_OK;
     report_phase("solve: triangles");
+    if (o->f.moduli > 0) {
+        for (int k = 0; k < n; k++)
+            e->rep->flops[STAGE_SOLVE] += 2.0 * (double)w[k].rows * square;
+        return cholesky_solve_integers(&o->f, n, w);
+    }
     if (!o->mirrored) /* exposures have put T where the mirror image belongs */
         TRY(e->be->mirror(e->ctx, BACKEND_D, 'L', e->m, o->a, e->m));
     o->mirrored = true;
@@ -74,7 +89,7 @@ static status dense_solve(factor *base, int n, const wrows *w) {
         for (int pass = 0; pass < 2; pass++)
             TRY(e->be->trsm(e->ctx, BACKEND_D, 'R', pass == 0 ? 'L' : 'U', 'T', 'N', w[k].rows,
                             e->m, &one, o->a, e->m, w[k].w, w[k].ld, e->work, e->lwork));
-        e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(w[k].rows * e->m) * (double)e->m;
+        e->rep->flops[STAGE_SOLVE] += 2.0 * (double)w[k].rows * square;
     }
 done:
     return st;

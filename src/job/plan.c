@@ -26,12 +26,13 @@ bool request_mixed(const request *q, bool gpu) {
     const int precision = q->par->compute_precision;
     return precision == PRECISION_PARAM_MIXED || q->product == PRODUCT_PARAM_FP16 ||
            (precision == PRECISION_PARAM_AUTO && q->product != PRODUCT_PARAM_EXACT && gpu &&
-            q->mixed_pays);
+            q->mixed_pays && q->par->compute_double != DOUBLE_PARAM_INTEGER);
 }
 
 bool request_automatic(const request *q) {
     return q->factor == FACTOR_PARAM_AUTO && q->product == PRODUCT_PARAM_AUTO &&
-           q->par->compute_precision != PRECISION_PARAM_DOUBLE;
+           q->par->compute_precision != PRECISION_PARAM_DOUBLE &&
+           q->par->compute_double != DOUBLE_PARAM_INTEGER;
 }
 
 /* Whether columns of a compressed factor may be kept in FP16. */
@@ -100,6 +101,7 @@ bool request_own_device(const request *q, int nrank) {
 
 bool request_may_compress(const request *q) {
     return q->factor == FACTOR_PARAM_AUTO && q->par->compute_precision != PRECISION_PARAM_DOUBLE &&
+           q->par->compute_double != DOUBLE_PARAM_INTEGER &&
            (q->mixed_pays || q->par->compute_precision == PRECISION_PARAM_MIXED);
 }
 
@@ -180,6 +182,9 @@ static void begin(const request *q, const machine *m, plan *p) {
                 .keep = q->keep,
                 .nsample = q->par->compute_residual_columns,
                 .tile = q->tile,
+                .moduli = q->par->compute_double == DOUBLE_PARAM_INTEGER
+                              ? integer_moduli((int64_t)q->s->m, 0)
+                              : 0,
                 .mixed = request_mixed(q, m->devices && !m->host),
                 .fp16 = fp16_columns(q, m->devices && !m->host),
                 .compressed = may_compress ? q->ranks.bytes : 0};

@@ -248,6 +248,16 @@ status plan_check_named(const request *q, const plan *p) {
     const linop_pair *pair = p->pair;
     if (test_choice("operator") != NULL)
         return MOAO_OK;
+    if (p->moduli > 0 && pair->factor != &factor_dense)
+        return status_fail(
+            MOAO_INPUT,
+            "compute.double: integer computes a dense factor in the memory of a GPU, and here the "
+            "factor is %s; use compute.double=native, or a GPU whose memory holds it with its "
+            "residues, compute.factor=dense and compute.precision=double",
+            pair->factor == &factor_distributed ? "the CPUs'"
+            : pair->factor == &factor_host      ? "in the host's memory"
+            : pair->factor->split               ? "in FP16"
+                                                : pair->factor->word);
     if (q->factor == FACTOR_PARAM_HOST && pair->factor != &factor_host)
         return status_fail(
             MOAO_INPUT, "compute.factor: host is a factor that is streamed to a GPU, and none is "

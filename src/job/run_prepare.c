@@ -56,6 +56,19 @@ static void warn_resume(const run *r) {
 /* What the first run decides for those that resume it. */
 enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_DISTRIBUTED, FACT_FORMAT, FACTS };
 
+/* A run that goes on computes in double precision as it did before. */
+static status check_double(const run *r) {
+    const int now = r->pl->moduli;
+    const long then = store_get_fact(r->st, "moduli", now);
+    static const char *const word[] = {"native", "integer"};
+    if (then != now)
+        return status_fail(MOAO_INPUT,
+                           "%s: --resume of a run with compute.double: %s, where %s would compute "
+                           "now; put that parameter back, or start again with --overwrite",
+                           r->dir, word[then > 0], word[now > 0]);
+    return store_set_fact(r->st, "moduli", now);
+}
+
 /* A run that goes on keeps the form in which it began; it is not continued in another one that is
  * asked for by name, or where this machine has not got it. */
 static status check_format(const run *r, long number) {
@@ -134,6 +147,7 @@ static status open_store(run *r, long fact[FACTS]) {
     fact[FACT_FORMAT] = store_get_fact(r->st, "format", fact[FACT_FORMAT]);
     TRY(check_format(r, fact[FACT_FORMAT]));
     TRY(store_set_fact(r->st, "format", fact[FACT_FORMAT]));
+    TRY(check_double(r));
     TRY(reuse_way(r, &fact[FACT_WAY]));
     TRY(reuse_compressed(r, &fact[FACT_DISTRIBUTED]));
     TRY(reuse_fact(r, "chunk", &fact[FACT_CHUNK]));
@@ -435,6 +449,9 @@ void run_announce(const run *r) {
     if (r->pl->pair->factor->compressed && r->pl->members > 1)
         progress_note("it is distributed: each of %d ranks keeps its tile rows alone",
                       r->pl->members);
+    if (r->pl->moduli > 0)
+        progress_note("the factor of Cmm is computed by integers: %d moduli, each device by itself",
+                      r->pl->moduli);
     if (r->pl->pair->factor == &factor_tlr_host)
         progress_note("it is kept in the host's memory and streamed to the device");
     if (r->pl->pair->factor == &factor_host)

@@ -158,6 +158,9 @@ static void write_facts(fitsout *o, const maps_data *m) {
         fitsout_text(o, "CFACTOR", pair->factor->word, "compute.factor that computed");
     if (pair != NULL)
         fitsout_text(o, "CPRODUCT", pair->product->word, "compute.product that computed");
+    if (pair != NULL)
+        fitsout_text(o, "CDOUBLE", store_get_fact(m->st, "moduli", 0) > 0 ? "integer" : "native",
+                     "compute.double that computed factor and W");
     write_precision(o, m);
     write_compression(o, m);
     write_sampling(o, m);

@@ -78,6 +78,11 @@ inline int atomicAdd(int *p, int value) {
     *p = old + value;
     return old;
 }
+inline unsigned long long atomicAdd(unsigned long long *p, unsigned long long value) {
+    const unsigned long long old = *p;
+    *p = old + value;
+    return old;
+}
 inline int atomicExch(int *p, int value) {
     const int old = *p;
     *p = value;

@@ -11,6 +11,7 @@
 #include "gpu/dense/split_products.cuh"
 #include "gpu/hier/hier_gpu.h"
 #include "gpu/hier/toeplitz_gpu.h"
+#include "gpu/integer/integer_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include "gpu/matcov/matcov_gpu.h"
 #include "gpu/psf/psf_gpu.h"
@@ -90,6 +91,21 @@ status blas_gemm_strided(gpu_queue *, backend_type t, char, char tb, int64_t m, 
         else
             gemm_strided(tb == 'C', m, n, k, (const float2 *)a + i * sa, lda,
                          (const float2 *)b + i * sb, ldb, (float2 *)c + i * sc, ldc);
+    return MOAO_OK;
+}
+
+/* Sums of products of bytes, which cuBLAS forms. */
+status integer_bytes_gemm(gpu_queue *, const integer_bytes_call *c) {
+    for (int64_t t = 0; t < c->count; t++)
+        for (int64_t j = 0; j < c->n; j++)
+            for (int64_t i = 0; i < c->m; i++) {
+                const int8_t *a = c->a + t * c->sa + i * c->lda, *b = c->b + t * c->sb + j * c->ldb;
+                int32_t *s = c->s + t * c->ss + i + j * c->lds;
+                unsigned sum = c->more ? (unsigned)*s : 0;
+                for (int64_t l = 0; l < c->k; l++)
+                    sum += (unsigned)(a[l] * b[l]);
+                *s = (int32_t)sum;
+            }
     return MOAO_OK;
 }
 
@@ -186,6 +202,7 @@ const backend emulated = {
     .sparse = &sparse,
     .toeplitz = &backend_toeplitz_gpu,
     .split = &backend_split_gpu,
+    .integer = &backend_integer_gpu,
     .hier = &hier,
     .matcov = &backend_matcov_gpu,
     .psf = &backend_psf_gpu,

@@ -8,6 +8,7 @@
 #include "gpu/dense/split_gpu.h"
 #include "gpu/hier/hier_gpu.h"
 #include "gpu/hier/toeplitz_gpu.h"
+#include "gpu/integer/integer_gpu.h"
 #include "gpu/lowrank/lowrank_gpu.h"
 #include "gpu/matcov/matcov_gpu.h"
 #include "gpu/psf/psf_gpu.h"
@@ -319,6 +320,7 @@ const backend backend_gpu = {
     .sparse = &backend_sparse_gpu,
     .toeplitz = &backend_toeplitz_gpu,
     .split = &backend_split_gpu,
+    .integer = &backend_integer_gpu,
     .hier = &backend_formats_gpu,
     .matcov = &backend_matcov_gpu,
     .psf = &backend_psf_gpu,

@@ -2,6 +2,7 @@
 #include "checked.h"
 #include "moao/backend_group.h"
 #include "moao/backend_hier.h"
+#include "moao/backend_integer.h"
 #include "moao/backend_split.h"
 #include "moao/backend_toeplitz.h"
 #include <dlfcn.h>
@@ -72,6 +73,7 @@ static bool tables_fit(const backend *own) {
         {"low-rank operations", own->lowrank, sizeof(backend_lowrank), true},
         {"Toeplitz products", own->toeplitz, sizeof(backend_toeplitz), false},
         {"products of FP16 numbers in several terms", own->split, sizeof(backend_split_ops), false},
+        {"products by integers", own->integer, sizeof(backend_integer), false},
         {"operations of formats", own->hier, sizeof(backend_hier), false},
         {"groups", own->group, sizeof(backend_group), false},
     };
@@ -108,6 +110,7 @@ static void take_table(const backend *own) {
     plugin.table.batch = &checked_batch;
     plugin.table.fp16 = &checked_fp16;
     plugin.table.sparse = &checked_sparse;
+    plugin.table.integer = own->integer != NULL ? &checked_integer : NULL;
     plugin.table.lowrank = &plugin.lowrank;
     plugin.usable = true;
 }

@@ -8,6 +8,7 @@
 #include "backend_check.h"
 #include "backend_own.h"
 #include "extents.h"
+#include "moao/backend_integer.h"
 
 /* The operations of the table `backend` itself that are checked: X(name of the member). */
 #define BACKEND_CHECKED(X)                                                                         \
@@ -55,6 +56,7 @@ extern backend_trsm_multi_op checked_trsm_multi;
 extern const backend_batch checked_batch;
 extern const backend_fp16 checked_fp16;
 extern const backend_sparse checked_sparse;
+extern const backend_integer checked_integer; /* where a backend has the family */
 
 /* The checked operations of backend_lowrank; workspace, which no context leads to, is each
  * backend's. */

@@ -9,6 +9,7 @@
 #include "moao/backend_fp16.h"
 #include "moao/backend_group.h"
 #include "moao/backend_hier.h"
+#include "moao/backend_integer.h"
 #include "moao/backend_lowrank.h"
 #include "moao/backend_random.h"
 #include "moao/backend_sparse.h"
@@ -20,6 +21,7 @@
 #include "moao/fp16_gemm.h"
 #include "moao/gp.h"
 #include "moao/hier.h"
+#include "moao/integer_factor.h"
 #include "moao/status.h"
 #include "moao/tlr.h"
 #include "moao/toeplitz.h"
@@ -110,6 +112,7 @@ typedef moao_backend backend;
 #define backend_group moao_backend_group
 #define backend_group_id moao_backend_group_id
 #define backend_hier moao_backend_hier
+#define backend_integer moao_backend_integer
 #define backend_lauum_op moao_backend_lauum_op
 #define backend_link moao_backend_link
 #define backend_lowrank moao_backend_lowrank
@@ -248,6 +251,25 @@ typedef moao_hier format;
 #define hier_source moao_hier_source
 #define hier_toeplitz_values moao_hier_toeplitz_values
 #define hier_workspace moao_hier_workspace
+#define integer_bytes moao_integer_bytes
+#define integer_convert_op moao_integer_convert_op
+#define integer_error moao_integer_error
+#define integer_factor_defaults moao_integer_factor_defaults
+#define integer_factor_options moao_integer_factor_options
+#define integer_gemm_op moao_integer_gemm_op
+#define integer_ld moao_integer_ld
+#define integer_matrix moao_integer_matrix
+#define integer_moduli moao_integer_moduli
+#define integer_plain moao_integer_plain
+#define integer_potrf moao_integer_potrf
+#define integer_potrf_bytes moao_integer_potrf_bytes
+#define integer_product moao_integer_product
+#define integer_rows moao_integer_rows
+#define integer_scale_op moao_integer_scale_op
+#define integer_scale_squares_op moao_integer_scale_squares_op
+#define integer_solve moao_integer_solve
+#define integer_solve_bytes moao_integer_solve_bytes
+#define integer_solve_rows moao_integer_solve_rows
 #define lowrank_ara_op moao_lowrank_ara_op
 #define lowrank_geqrf_op moao_lowrank_geqrf_op
 #define lowrank_gesvj_op moao_lowrank_gesvj_op
@@ -330,5 +352,11 @@ typedef moao_tlr tlr;
 
 /* mem_alloc of `count` elements for ptr. */
 #define ALLOC(ptr, count, what) mem_alloc((void **)&(ptr), (count), sizeof *(ptr), (what))
+#define INTEGER_BAD MOAO_INTEGER_BAD
+#define INTEGER_DEPTH MOAO_INTEGER_DEPTH
+#define INTEGER_LONGEST MOAO_INTEGER_LONGEST
+#define INTEGER_MODULI MOAO_INTEGER_MODULI
+#define INTEGER_ROWS MOAO_INTEGER_ROWS
+#define INTEGER_STEP MOAO_INTEGER_STEP
 
 #endif

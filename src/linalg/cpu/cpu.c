@@ -212,6 +212,7 @@ const backend backend_cpu_own = {
     .sparse = &sparse_cpu,
     .toeplitz = &toeplitz_cpu,
     .split = &split_cpu,
+    .integer = &integer_cpu,
     .hier = &hier_cpu,
 };
 
@@ -226,5 +227,6 @@ const backend backend_cpu = {
     .sparse = &checked_sparse,
     .toeplitz = &toeplitz_cpu,
     .split = &split_cpu,
+    .integer = &checked_integer,
     .hier = &hier_cpu,
 };

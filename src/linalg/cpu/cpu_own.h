@@ -3,6 +3,7 @@
 #define MOAO_CPU_OWN_H
 
 #include "linalg/core/backend_own.h"
+#include "moao/backend_integer.h"
 #include "moao/backend_split.h"
 
 extern const backend_batch batch_cpu;
@@ -14,6 +15,7 @@ extern const struct backend_toeplitz toeplitz_cpu;
 /* n FP16 numbers as floats. */
 void fp16_cpu_floats(int64_t n, const backend_f16 *h, float *x);
 extern const struct backend_hier hier_cpu;
+extern const backend_integer integer_cpu;
 extern const backend_split_ops split_cpu;
 /* n numbers in single precision in split FP16: top, and what it leaves. */
 status split_cpu_two_fp16(int64_t n, int exponent, const float *x, backend_f16 *top,

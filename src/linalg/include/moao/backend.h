@@ -29,8 +29,8 @@
  * operations take NULL for a context.
  * - What a backend lacks: an operation that it does not have is in its table all the same and
  * returns MOAO_INPUT with one message (backend_lacks). The families batch, fp16, lowrank and sparse
- * always exist; toeplitz, split, matcov, psf and group are NULL where a backend has none; the
- * comment of each says what serves instead. */
+ * always exist; toeplitz, split, integer, matcov, psf and group are NULL where a backend has none;
+ * the comment of each says what serves instead. */
 #ifndef MOAO_BACKEND_H
 #define MOAO_BACKEND_H
 
@@ -78,6 +78,7 @@ struct moao_backend_sparse;    /* products with sparse matrices: moao_backend_sp
 struct moao_backend_toeplitz;  /* products by Fourier transforms: moao_backend_toeplitz.h */
 struct moao_backend_split_ops; /* operands of products of FP16 numbers: moao_backend_split_ops.h */
 struct moao_backend_hier;      /* what compressed formats stand on: moao_backend_hier.h */
+struct moao_backend_integer;   /* products by integer tensor cores: moao_backend_integer.h */
 struct moao_backend_group;     /* broadcasts among the devices of several processes:
                                   moao_backend_group.h */
 #define MOAO_BACKEND_IDENTITY 40 /* bytes of a device's name */
@@ -248,6 +249,7 @@ typedef struct moao_backend {
     const struct moao_backend_sparse *sparse;
     const struct moao_backend_toeplitz *toeplitz;
     const struct moao_backend_split_ops *split; /* NULL: products in FP32 serve instead */
+    const struct moao_backend_integer *integer; /* NULL: gemm serves instead */
     const struct moao_backend_hier *hier;       /* NULL: no formats on this backend */
     const struct moao_backend_matcov *matcov;   /* NULL: matcov_backend (matcov/matcov.h) serves */
     const struct moao_backend_psf *psf;         /* NULL: psf_backend (psf/psf.h) serves */
