@@ -8,9 +8,9 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import MOAO, environment  # noqa: E402
+from moao_test import MOAO, ROOT, environment  # noqa: E402
 
-TESTER = os.path.join(os.path.dirname(MOAO), "moao-tester")
+TESTER = next((p for p in (os.path.join(os.path.dirname(MOAO), "moao-tester"),) if os.path.exists(p)), ROOT + "/build/moao-tester")
 SMALL = ("--n", "20", "--batch", "2", "--tile", "8", "--rank", "4", "--nrhs", "2", "--repeat", "1", "--device", "cpu")
 
 

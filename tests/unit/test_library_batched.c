@@ -61,10 +61,10 @@ static double entry(int i, int e) {
 static void load(backend_type t) {
     const int64_t bytes = COUNT * STRIDE * (int64_t)backend_size(t);
     for (int i = 0; i < OPERANDS; i++) {
-        char host[COUNT * STRIDE * sizeof(double)];
+        double host[COUNT * STRIDE];
         for (int e = 0; e < COUNT * STRIDE; e++)
             if (t == BACKEND_D)
-                ((double *)host)[e] = entry(i, e);
+                host[e] = entry(i, e);
             else
                 ((float *)host)[e] = (float)entry(i, e);
         must(be->copy(ctx, x[i], bytes, host, bytes, bytes, 1));
