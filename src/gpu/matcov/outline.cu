@@ -47,7 +47,7 @@ typedef struct {
 
 #define THREADS 128
 /* Blocks of a multiprocessor, by type of result. */
-#define OCCUPANCY(E) (sizeof(E) == 4 ? 5 : 4)
+#define OCCUPANCY(E) (sizeof(E) == 4 ? 5 : 3)
 #define WARP 32
 #define ALL 0xffffffffu
 #define LAYERS (3 * WARP) /* prepared at a time, and tested against a warp's box, one a lane */
@@ -156,7 +156,10 @@ template <class T> struct phase_tables {
     const matcov_gradient *t;
     const double *values;
     grids<T> near;
+    char apart[sizeof(T) == 4 ? 8 : 16]; /* from the next one, as of layer_of */
 };
+static_assert(sizeof(phase_tables<float>) % 16 == 8 && sizeof(phase_tables<double>) % 16 == 8,
+              "banks of shared memory");
 
 static __device__ __forceinline__ void
 phases_at(const phase_tables<double> &p, const double turn[2], double dx, double dy, double f[2]) {
@@ -223,12 +226,13 @@ struct layer_of {
     double one, other; /* scales of the two sides, and their offsets */
     double one_of[2], other_of[2];
     double coef, kappa2, near2, apart2, moments2;
-    double
-        grid2; /* squared separation below which tables are grids; first interval of their lines */
-    int low;
-    int table; /* -1: not seen */
+    double grid2; /* squared separation below which tables are grids */
+    int low;      /* first interval of their lines */
+    int table;    /* -1: not seen */
     char kolmogorov;
+    double apart; /* from the next one: a warp reads a member of 32 layers from as many banks */
 };
+static_assert(sizeof(layer_of) % 16 == 8, "banks of shared memory");
 
 /* What 32 places of the other side have around them, in the pupil [m]. */
 struct box {
@@ -917,28 +921,41 @@ static void launch(cudaStream_t stream, dim3 blocks, const gpu_outlines *p, bool
         whole<E, PLAIN><<<blocks, THREADS, 0, stream>>>(*p);
 }
 
-status gpu_outline_add(cudaStream_t stream, backend_type t, const gpu_outlines *p, bool both) {
+/* Jobs of outlines in the rows, or in the columns: blocks are as many as the largest job needs. */
+static status launch_jobs(cudaStream_t stream, backend_type t, const gpu_outlines *all, bool down,
+                          bool both) {
+    const int each = both ? THREADS / WARP : THREADS;
     int no = 0, nb = 0;
-    bool plain = t == BACKEND_D || !p->moments;
-    for (int i = 0; i < p->njob; i++) {
-        plain = plain && p->job[i].pair.parts[0] * p->job[i].pair.parts[1] == 1;
-        no = p->job[i].no > no ? p->job[i].no : no;
-        nb = p->job[i].nb > nb ? p->job[i].nb : nb;
+    bool plain = t == BACKEND_D || !all->moments;
+    gpu_outlines p = *all;
+    p.njob = 0;
+    for (int i = 0; i < all->njob; i++) {
+        const gpu_outline_job *j = &all->job[i];
+        if (j->down != down)
+            continue;
+        p.job[p.njob++] = *j;
+        plain = plain && j->pair.parts[0] * j->pair.parts[1] == 1;
+        no = j->no > no ? j->no : no;
+        nb = j->nb > nb ? j->nb : nb;
     }
     if (no == 0 || nb == 0)
         return MOAO_OK;
-    const int each = both ? THREADS / 32 : THREADS;
-    const dim3 blocks((nb + each - 1) / each, no, p->njob);
+    const dim3 blocks((nb + each - 1) / each, no, p.njob);
     if (t == BACKEND_D && plain)
-        launch<double, true>(stream, blocks, p, both);
+        launch<double, true>(stream, blocks, &p, both);
     else if (t == BACKEND_D)
-        launch<double, false>(stream, blocks, p, both);
+        launch<double, false>(stream, blocks, &p, both);
     else if (plain)
-        launch<float, true>(stream, blocks, p, both);
+        launch<float, true>(stream, blocks, &p, both);
     else
-        launch<float, false>(stream, blocks, p, both);
+        launch<float, false>(stream, blocks, &p, both);
     LAUNCHED();
     return MOAO_OK;
+}
+
+status gpu_outline_add(cudaStream_t stream, backend_type t, const gpu_outlines *p, bool both) {
+    GPU_TRY(launch_jobs(stream, t, p, true, both));
+    return launch_jobs(stream, t, p, false, both);
 }
 
 status gpu_outline_add_points(cudaStream_t stream, backend_type t, const gpu_outline_points *p) {
