@@ -42,7 +42,7 @@ static void test_factor(void **state) {
         must(be->copy(ctx, a, 8, b, 8, 8, 1));
         must(be->copy(ctx, w, 16, b, 16, 16, 1));
         must(integer_potrf(be, ctx, &one, a, 2, exponent, &minor, work, bytes));
-        assert_true(isinf(value[k]) || minor == (value[k] > 0 ? 0 : 1));
+        assert_int_equal(minor, k == 0 ? 0 : 1); /* 1e-320 and 1 / 1e308 are not normal */
         must(integer_solve(be, ctx, &one, a, 2, exponent, 1, &rows, work, bytes));
         must(integer_solve(be, ctx, &one, a, 2, exponent, 1, &none, work, bytes));
         must(integer_solve(be, ctx, &one, a, 2, exponent, 0, NULL, work, bytes));

@@ -263,27 +263,38 @@ static void test_hard(void **state) {
         all(700, COVARIANCE);
 }
 
-/* An indefinite minor of order k gives info = k; so does a NaN in row k. */
+/* A pivot that is negative, infinite, subnormal or of subnormal inverse, a NaN, an infinity off the
+ * diagonal. */
+static double bad_entry(backend_type t, int k) {
+    const bool d = t == BACKEND_D;
+    const double bad[] = {-1,          (double)INFINITY, d ? 1e-320 : 1e-40, d ? 1e308 : 3e38,
+                          (double)NAN, (double)INFINITY};
+    return bad[k];
+}
+
+/* An indefinite minor of order k gives info = k; so does what is no number in row k. */
 static void test_info(void **state) {
     static const which with[] = {POTRF, POTI, POSV};
     (void)state;
     for (int64_t n = 1; n <= (small() ? 100 : 300); n = n * 3 + 4)
         for (int w = 0; w < 3; w++)
-            for (int v = 0; v < 8; v++) {
+            for (int v = 0; v < 24; v++) {
                 const job p = {with[w], v & 1 ? BACKEND_S : BACKEND_D, "LU"[v >> 1 & 1], 'N', n, 2,
                                EASY};
                 const int64_t at[] = {0, n / 3, n - 1};
+                const bool off = v >= 16;
+                const double bad = bad_entry(p.t, v >> 2);
                 double *spd = calloc((size_t)(n * n), sizeof *spd);
                 for (int i = 0; i < 3; i++) {
-                    const int64_t k = at[i], j = v & 4 ? k / 2 : k;
+                    const int64_t k = at[i], j = off ? k / 2 : k;
                     mat a = make(&p, spd), b = mat_new(p.t, n, 2, 2);
                     mat_fill(&b, 'A');
-                    mat_set(&a, p.uplo == 'L' ? k : j, p.uplo == 'L' ? j : k, v & 4 ? NAN : -1);
+                    mat_set(&a, p.uplo == 'L' ? k : j, p.uplo == 'L' ? j : k, bad);
                     mat_up(&a), mat_up(&b);
                     const int info = run(&p, &a, &b);
                     if (info != k + 1)
-                        fail_msg("%s type %d %c n = %ld: info %d, not %ld", names[p.op], p.t,
-                                 p.uplo, (long)n, info, (long)k + 1);
+                        fail_msg("%s type %d %c n = %ld, %g: info %d, not %ld", names[p.op], p.t,
+                                 p.uplo, (long)n, bad, info, (long)k + 1);
                     assert_true(mat_untouched(&a, p.uplo) && mat_untouched(&b, 'A'));
                     mat_free(&a), mat_free(&b);
                 }

@@ -22,12 +22,12 @@ static __global__ void __launch_bounds__(THREADS)
         return;
     for (int k = 0; k < n; k++) {
         const T pivot = s[k + k * LD];
-        if (!(pivot > T(0)) || isinf(pivot)) {
+        const T root = sqrt(pivot);
+        if (!(root >= T(BACKEND_ROOT_MIN(sizeof(T))) && root <= T(BACKEND_ROOT_MAX(sizeof(T))))) {
             if (threadIdx.x == 0)
                 *info = base + k + 1;
             return;
         }
-        const T root = sqrt(pivot);
         __syncthreads();
         for (int i = k + threadIdx.x; i < n; i += THREADS)
             s[i + k * LD] = i == k ? root : s[i + k * LD] / root;

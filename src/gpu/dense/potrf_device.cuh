@@ -434,7 +434,7 @@ __device__ inline void store_row(const matrix<T, L> &v, int64_t i, int64_t j,
  * pivot. One warp. */
 template <class T> __device__ void find_bad(const T *tile, int base, int *info) {
     const int lane = threadIdx.x % 32;
-    const T huge = sizeof(T) == 8 ? T(6.7e153) : T(9.2e18);
+    const T huge = T(BACKEND_ROOT_MAX(sizeof(T)));
     int first = NT;
     for (int k = 0; k < NT; k += 32) {
         const T x = tile[(k + lane) * (LB + 1)];

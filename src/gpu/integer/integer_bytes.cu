@@ -1,6 +1,6 @@
 /* Sums of products of bytes on the tensor cores, by the vendor's library. Both operands have their
  * inner index contiguous, the only layout that its fast kernels take. Moduli go one by one: in one
- * strided call they take a quarter longer, for the second-level cache then holds parts of all
+ * strided call they take a third longer, for the second-level cache then holds parts of all
  * (bench_integer bytes, bench/results/integer-h200.txt). */
 #include "integer_gpu.h"
 

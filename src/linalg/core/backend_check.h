@@ -34,6 +34,12 @@ static inline bool backend_equals(backend_type t, const void *x, double re) {
     }
 }
 
+/* Bounds of the diagonal of a Cholesky factor in numbers of `bytes`: there the pivot and its
+ * inverse are normal numbers. The upper bound is just below 2^511 (2^63): approximate inverses
+ * round. */
+#define BACKEND_ROOT_MIN(bytes) ((bytes) == 8 ? 1.4916681462400413e-154 : 1.0842021724855044e-19)
+#define BACKEND_ROOT_MAX(bytes) ((bytes) == 8 ? 6.7e153 : 9.2e18)
+
 /* A triangle in FP16: op(A) acts on B, in parts 1 and 2. trsm solves with the source half,
  * subtracts the off-diagonal block times the source from the target, and solves with the target
  * half; trmm takes the same steps in the opposite order, adding. True when part 1 is the source. */

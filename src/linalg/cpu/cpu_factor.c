@@ -1,6 +1,6 @@
 /* Factors and inverses over LAPACK (OpenBLAS's own implementations). */
 #include "cpu_blas.h"
-#include <math.h>
+#include "linalg/core/backend_check.h"
 
 #define LAPACK(name, ...) extern void name##_(const char *uplo, __VA_ARGS__)
 LAPACK(dpotrf, const int *n, double *a, const int *lda, int *info);
@@ -28,13 +28,16 @@ status cpu_potrf(backend_ctx *ctx, backend_type t, char uplo, int64_t n, void *a
         dpotrf_(&uplo, &order, a, &ld, info);
     else if (n > 0)
         spotrf_(&uplo, &order, a, &ld, info);
-    /* LAPACK's test lets a NaN pass; it then stands on the diagonal of the factor */
+    /* LAPACK takes NaN, infinite and subnormal pivots; their roots are the factor's diagonal */
     upto = *info > 0 ? *info - 1 : n;
-    for (int64_t i = 0; i < upto; i++)
-        if (isnan(diagonal(t, a, lda, i))) {
+    for (int64_t i = 0; i < upto; i++) {
+        const double root = diagonal(t, a, lda, i);
+        if (!(root >= BACKEND_ROOT_MIN(backend_size(t)) &&
+              root <= BACKEND_ROOT_MAX(backend_size(t)))) {
             *info = (int)(i + 1);
             break;
         }
+    }
     return MOAO_OK;
 }
 

@@ -22,9 +22,11 @@
  * - The returned status tells about the call (MOAO_INPUT: an argument is out of range, work is too
  * small, or the backend lacks the operation; MOAO_INTERNAL: the library or the device failed). What
  * the data are like is told by *info, an int in the backend's memory, always written: 0 fine; k >
- * 0: the leading minor of order k is not positive (potrf and all that contains it; a NaN counts as
- * not positive), or the k-th diagonal element is 0 (trtri). What the matrices then hold is
- * unspecified, but nothing outside them is written.
+ * 0: the leading minor of order k is not positive (potrf and all that contains it: a pivot and its
+ * inverse must be positive normal numbers, so NaN, infinity and in double precision what is below
+ * 2.2e-308 or above 4.48e307 count as not positive, in single precision below 1.2e-38 or above
+ * 8.4e37), or the k-th diagonal element is 0 (trtri). What the matrices then hold is unspecified,
+ * but nothing outside them is written.
  * - A context belongs to one thread at a time; different contexts are independent. The CPU's
  * operations take NULL for a context.
  * - What a backend lacks: an operation that it does not have is in its table all the same and

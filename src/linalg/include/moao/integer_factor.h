@@ -36,8 +36,9 @@ MOAO_PUBLIC size_t moao_integer_potrf_bytes(const moao_backend *be,
                                             const moao_integer_factor_options *o);
 /* The lower triangle of A := L, A = L L'. What is above its diagonal is neither read nor written
  * unless o->above, else unspecified. Waits. *minor: 0; k > 0: the leading minor of order k is not
- * positive, and A is unspecified. MOAO_INPUT: an option is out of range, or the backend has no
- * products by integers. exponent: [n] on the device: those of the rows of L, for solves. */
+ * positive, as potrf of backend.h decides, and A is unspecified. MOAO_INPUT: an option is out of
+ * range, or the backend has no products by integers. exponent: [n] on the device: those of the rows
+ * of L, for solves. */
 MOAO_PUBLIC moao_status moao_integer_potrf(const moao_backend *be, moao_backend_ctx *ctx,
                                            const moao_integer_factor_options *o, double *a,
                                            int64_t lda, int32_t *exponent, int64_t *minor,
