@@ -65,7 +65,6 @@ done:
 
 status lattice_pairs_init(const sys *s, lattice_pairs *a) {
     const size_t n = (size_t)s->nsensor;
-    size_t most = 0;
     status st;
     *a = (lattice_pairs){0};
     TRY(ALLOC(a->group, n, "groups of sensors"));
@@ -83,12 +82,8 @@ status lattice_pairs_init(const sys *s, lattice_pairs *a) {
         a->group[k].sensor[a->group[k].nsensor++] = w;
         a->of[w] = k;
     }
-    for (int k = 0; k < a->ngroup; k++) {
-        const size_t images = 2 * (size_t)a->group[k].nsensor;
+    for (int k = 0; k < a->ngroup; k++)
         TRY(make_shape(s, &a->group[k]));
-        most = images > most ? images : most;
-    }
-    TRY(ALLOC(a->pair, most * most, "pairs of sensors"));
     TRY(ALLOC(a->outlines.n, n, "groups of sensors"));
     for (int w = 0; w < s->nsensor; w++) {
         a->outlines.n[w] = 2 * matcov_outlined(s, &s->sensors[w], NULL);
@@ -175,13 +170,19 @@ void lattice_pairs_close(engine *e, lattice_pairs *a) {
 }
 
 status lattice_pairs_open(engine *e, toeplitz_type t, int64_t nvec, lattice_pairs *a) {
+    size_t most = 0;
     status st = MOAO_OK;
     if (e->be->toeplitz == NULL)
         return status_fail(MOAO_INPUT, "the %s backend has no products by Fourier transforms",
                            e->be->name);
-    for (int k = 0; k < a->ngroup && st == MOAO_OK; k++)
+    for (int k = 0; k < a->ngroup && st == MOAO_OK; k++) {
+        const size_t images = (size_t)a->group[k].shape.nimage;
+        most = images > most ? images : most;
         st = e->be->toeplitz->open(e->ctx, &a->group[k].shape, t, &a->group[k].plan);
+    }
     a->type = t;
+    if (st == MOAO_OK)
+        st = ALLOC(a->pair, most * most, "pairs of sensors");
     return st == MOAO_OK ? open_outlines(e, nvec, a) : st;
 }
 

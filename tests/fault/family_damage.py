@@ -145,9 +145,10 @@ def damage_live(lab, keys, out):
             time.sleep(0.001)
         os.kill(p.pid, signal.SIGSTOP)
         try:
-            damage(lab, keys, out)
+            if os.path.exists(os.path.join(out, keys["file"])):
+                damage(lab, keys, out)  # else the run was at its end, which parts that come now would litter
         except OSError:
-            pass  # the run was at its end
+            pass
         os.kill(p.pid, signal.SIGCONT)
         try:
             code = p.wait(60)

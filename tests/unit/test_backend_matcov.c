@@ -410,6 +410,32 @@ static void test_difference(void **state) {
     teardown(&f);
 }
 
+/* A difference of equal profiles: no layer is left, and all entries are 0. */
+static void test_no_difference(void **state) {
+    (void)state;
+    fixture f;
+    setup(&f, NLAYER, layers);
+    const int64_t m = (int64_t)f.s.m;
+    for (int k = 0; k < 2; k++) {
+        block b = block_new(k ? BACKEND_S : BACKEND_D, m, m);
+        matcov_model model;
+        matcov *mc;
+        double bound;
+        case_ok(matcov_prepare_difference(&f.s, &f.p, &f.p, 1, false, &mc, &bound));
+        case_ok(matcov_model_init(mc, &model));
+        assert_int_equal(model.nlayer, 0);
+        case_ok(ops->load(f.c, &model));
+        case_ok(ops->fill_cmm(f.c, b.type, 'A', MATCOV_ALL, 0, m, 0, m, b.device, b.lda));
+        block_fetch(&b);
+        for (int64_t i = 0; i < m * m; i++)
+            assert_true(fabs(entry(&b, i % m, i / m)) <= 1e-15 * f.variance);
+        matcov_model_free(&model);
+        matcov_free(mc);
+        block_free(&b);
+    }
+    teardown(&f);
+}
+
 /* Arguments out of range are refused, and an empty block writes nothing. */
 static void test_arguments(void **state) {
     (void)state;
@@ -520,6 +546,7 @@ static void test_gradients(void **state) {
     nsensor = 4;
     test_load(state);
     test_difference(state);
+    test_no_difference(state);
     nsensor = 6;
     mixed = true;
     test_cmm(state);
@@ -534,6 +561,7 @@ static void test_small_stars(void **state) {
     stars = few, nsensor = sizeof few / sizeof *few;
     test_cmm(state);
     test_truth_sensor(state);
+    test_no_difference(state);
     stars = sensors, nsensor = NSENSOR;
     gradients = false;
 }
@@ -541,9 +569,10 @@ static void test_small_stars(void **state) {
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_cmm),          cmocka_unit_test(test_parts),
     cmocka_unit_test(test_truth_sensor), cmocka_unit_test(test_load),
-    cmocka_unit_test(test_difference),   cmocka_unit_test(test_arguments),
-    cmocka_unit_test(test_steep),        cmocka_unit_test(test_large_pair),
-    cmocka_unit_test(test_gradients),    cmocka_unit_test(test_small_stars)};
+    cmocka_unit_test(test_difference),   cmocka_unit_test(test_no_difference),
+    cmocka_unit_test(test_arguments),    cmocka_unit_test(test_steep),
+    cmocka_unit_test(test_large_pair),   cmocka_unit_test(test_gradients),
+    cmocka_unit_test(test_small_stars)};
 
 int main(void) {
     return run_alone(tests, sizeof tests / sizeof *tests);

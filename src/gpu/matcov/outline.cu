@@ -711,6 +711,7 @@ __launch_bounds__(THREADS, OCCUPANCY(E)) void whole(const __grid_constant__ gpu_
         sh.tables = tables_of(p, job);
     sh.centre[threadIdx.x] = centre;
     hold_nodes(a, k, threadIdx.x, THREADS, sh.nodes);
+    __syncthreads(); /* a difference of equal profiles has no layer */
     for (int l0 = 0; l0 < p.nlayer; l0 += LAYERS) {
         const int n = min(LAYERS, p.nlayer - l0);
         int number[2] = {0, 0}, w = -WARP;
@@ -780,6 +781,7 @@ __launch_bounds__(THREADS, OCCUPANCY(E)) void pairs(const __grid_constant__ gpu_
         sh.tables = tables_of(p, job);
     hold_nodes(a, k, threadIdx.x, THREADS, sh.one);
     hold_nodes(b, nk, lane, WARP, sh.other[warp]);
+    __syncthreads();
     for (int l0 = 0; l0 < p.nlayer; l0 += LAYERS) {
         const int n = min(LAYERS, p.nlayer - l0);
         __syncthreads();
