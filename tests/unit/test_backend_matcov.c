@@ -152,11 +152,14 @@ static void expect_within(const char *what, const block *b, char part, int64_t b
         fail_msg("%s: off by %.3g of the variance (rms)", what, sqrt(sum / n) / variance);
 }
 
-/* The same to the accuracy of the block's type. */
+/* The same to the accuracy of the block's type. Tables of mean gradients jump by 1e-9 of the
+ * variance where their intervals meet, and rounding decides on which side of that a few places
+ * are. */
 static void expect(const char *what, const block *b, char part, int64_t below, const double *want,
                    double variance) {
-    const double most = b->type == BACKEND_D ? 1e-10 : gradients ? 6e-6 : 1e-6;
-    expect_within(what, b, part, below, want, variance, most, most);
+    const double usual = b->type == BACKEND_D ? 1e-10 : gradients ? 6e-6 : 1e-6;
+    const double most = b->type == BACKEND_D && gradients ? 3e-9 : usual;
+    expect_within(what, b, part, below, want, variance, most, usual);
 }
 
 static const int64_t sides[] = {1, 2, 7, 31, 64, 100, 255, 257, 600};
