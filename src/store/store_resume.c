@@ -324,8 +324,11 @@ status store_load(store *s) {
     if (!known && s->done == 0 && !finished)
         TRY(store_refuse_results(s, true));
     TRY(load_finished(s));
-    if (s->finished)
+    if (s->finished) {
+        if (facts != SEALED_GOOD)
+            st = store_write_facts(s);
         goto done;
+    }
     TRY(remove_results(s)); /* of a run that ended while it put them in place */
     /* those of this call, as PARAMETERS of maps.fits will have them */
     TRY(write_effective(s, s->checkpoint));

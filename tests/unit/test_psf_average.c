@@ -2,6 +2,7 @@
  * of the model. */
 #include "support/psf_case.h"
 
+#include "psf/psf_phase.h"
 #include "psf/psf_plan.h"
 
 #include <omp.h>
@@ -339,17 +340,34 @@ static void test_many_actuators(void **in) {
     sys_free(&s);
 }
 
+/* Opposite separations are as long, and each other's; rows of both kinds, both lattices. */
+static void test_opposite(void **state) {
+    (void)state;
+    for (int square = 0; square < 2; square++) {
+        sys s = case_system(8, 4, 0.2);
+        psf_opts o = {.oversampling = 1, .span = 2, .phase = true, .across = 16, .square = square};
+        psf *p;
+        OK(psf_init(&s, &o, &p));
+        for (int at = 0; at < p->nsep * p->nsep; at++) {
+            const int edge = at % p->nsep, row = at / p->nsep;
+            if (edge == 0 || edge == p->nsep - 1 || row == 0 || row == p->nsep - 1)
+                continue;
+            const int to = phase_opposite(p, at);
+            assert_true(fabs(phase_length(p, to) - phase_length(p, at)) < 1e-12);
+            assert_int_equal(phase_opposite(p, to), at);
+        }
+        psf_free(p);
+        sys_free(&s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_covariance),
-        cmocka_unit_test(test_stationary),
-        cmocka_unit_test(test_many_actuators),
-        cmocka_unit_test(test_halves),
-        cmocka_unit_test(test_variance_weights),
+        cmocka_unit_test(test_opposite),   cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_rows),       cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_weights),    cmocka_unit_test(test_covariance),
+        cmocka_unit_test(test_stationary), cmocka_unit_test(test_many_actuators),
+        cmocka_unit_test(test_halves),     cmocka_unit_test(test_variance_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

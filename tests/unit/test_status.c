@@ -41,6 +41,18 @@ static void *fails(void *arg) {
     return NULL;
 }
 
+/* What the program ends with: 2 its input, 3 stopped and can go on. */
+static void test_exit_codes(void **state) {
+    (void)state;
+    assert_int_equal(status_exit_code(MOAO_OK), 0);
+    assert_int_equal(status_exit_code(MOAO_INPUT), 2);
+    assert_int_equal(status_exit_code(MOAO_STOPPED), 3);
+    assert_int_equal(status_exit_code(MOAO_IO), 1);
+    assert_int_equal(status_exit_code(MOAO_MEMORY), 1);
+    assert_int_equal(status_exit_code(MOAO_NUMERIC), 1);
+    assert_int_equal(status_exit_code(MOAO_INTERNAL), 1);
+}
+
 static void test_two_threads(void **state) {
     pthread_barrier_t together;
     pthread_t id[2];
@@ -97,6 +109,7 @@ static void test_sizes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exit_codes),
         cmocka_unit_test(test_two_threads),
         cmocka_unit_test(test_openmp_worker),
         cmocka_unit_test(test_sizes),

@@ -245,6 +245,11 @@ static void test_finished(void **state) {
         expect_text(in_dir("effective.yaml"), EFFECTIVE);
         expect_text(in_dir("checkpoint/effective.yaml"), EFFECTIVE);
     }
+    assert_int_equal(unlink(in_dir("checkpoint/facts")), 0);
+    s = open_ok(EFFECTIVE, resume);
+    assert_true(store_finished(s));
+    store_close(s);
+    assert_int_equal(access(in_dir("checkpoint/facts"), F_OK), 0); /* again */
     flip(in_dir("psf.fits"), 2);
     expect_refusal(EFFECTIVE, resume, "psf.fits has changed");
     assert_int_equal(unlink(in_dir("psf.fits")), 0);
