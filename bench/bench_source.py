@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Time of PSFs by one call, moao.psf beside TIPTOP's Fourier model for the same system, on the same machine.
+"""Time of PSFs by one call, moao.psf and TIPTOP's Fourier model for the same system, on the same machine.
 
   bench_source.py FOLDER [--repeat N]     FOLDER: the environment with TIPTOP that `make validation` installs (build/validation-files)
 

@@ -135,6 +135,25 @@ def wait_for_parts(run, folder, n, seconds=60):
         time.sleep(0.005)
 
 
+def stopped_and_resumed(case, out, options, other, env, n):
+    """A run that is stopped (SIGUSR1) when it has kept n parts, --resume with the words `other`, and --resume as it began, on one rank:
+    what the first --resume wrote. Exit codes are 3, 2 and 0, else AssertionError with the run's words."""
+    def ended(run, code):
+        if run.wait(60) != code:
+            raise AssertionError("not exit code %d:\n%s" % (code, run.text))
+        return run.text
+
+    def start(*words):
+        return Run(case, "-o", out, *words, ranks=1, cwd=os.path.dirname(out), env=env)
+    run = start(*options)
+    wait_for_parts(run, out, n)
+    run.process.send_signal(signal.SIGUSR1)
+    ended(run, 3)
+    refused = ended(start("--resume", *other), 2)
+    ended(start("--resume", *options), 0)
+    return refused
+
+
 def maps(folder, name="maps.fits"):
     """Data of every extension of maps.fits (or psf.fits), tables by columns: {name: array}."""
     from astropy.io import fits

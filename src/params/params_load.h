@@ -60,7 +60,7 @@ void params_filters(const params *par, loop_filter *loop, loop_filter *low);
 /* Stars for low orders, their control and their loop, before params_check_loop. */
 status params_check_low_order(params_loader *l);
 /* auto becomes what factors in double precision and exact products have; what has not is refused,
- * as it stands beside `what`. */
+ * as it stands with `what`. */
 status params_choose_exact(params_loader *l, const char *what);
 
 /* Add a line of what files came to, for reports. */

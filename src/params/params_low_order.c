@@ -1,5 +1,5 @@
-/* Stars for low orders: what they are beside, and whether their loop is complete. Model section 6,
- * "Low orders in a loop of their own". */
+/* Stars for low orders: what they are used with, and whether their loop is complete. Model section
+ * 6, "Low orders in a loop of their own". */
 #include "params_load.h"
 
 #include <stdio.h>

@@ -1,7 +1,6 @@
 """compute.double: the dense factor in double precision by products of integers, on the road of devices with the CPU as the device, against
 the native one: results, what the header says, memory, refusals and resuming."""
 import os
-import signal
 import sys
 import tempfile
 import unittest
@@ -73,15 +72,8 @@ class Double(unittest.TestCase):
         options = ["compute.double=integer", "compute.targets_per_chunk=1"]
         with tempfile.TemporaryDirectory() as folder:
             case, out = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE), os.path.join(folder, "out")
-            run = moao_test.Run(case, "-o", out, *options, ranks=1, cwd=folder, env=DEVICE)
-            moao_test.wait_for_parts(run, out, 1)
-            run.process.send_signal(signal.SIGUSR1)
-            self.assertEqual(run.wait(60), 3, run.text)
-            other = moao_test.Run(case, "-o", out, "--resume", "compute.precision=double", ranks=1, cwd=folder, env=DEVICE)
-            self.assertEqual(other.wait(60), 2, other.text)
-            self.assertIn("--resume of a run with compute.double: integer, where native would compute now", other.text)
-            again = moao_test.Run(case, "-o", out, "--resume", *options, ranks=1, cwd=folder, env=DEVICE)
-            self.assertEqual(again.wait(60), 0, again.text)
+            refused = moao_test.stopped_and_resumed(case, out, options, ["compute.precision=double"], DEVICE, 1)
+            self.assertIn("--resume of a run with compute.double: integer, where native would compute now", refused)
             with fits.open(os.path.join(out, "maps.fits")) as f:
                 self.assertEqual(f[0].header["CDOUBLE"], "integer")
 

@@ -3,7 +3,6 @@ the host's memory with products in FP16 and by pairs of sensors, on the road of 
 factor with products in double precision."""
 import json
 import os
-import signal
 import sys
 import tempfile
 import unittest
@@ -154,15 +153,8 @@ class Pairs(unittest.TestCase):
         env, options = {"MOAO_TEST_DEVICE": "cpu"}, words("tlr+fp16") + ["compute.targets_per_chunk=1"]
         with tempfile.TemporaryDirectory() as folder:
             case, out = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE), os.path.join(folder, "out")
-            run = moao_test.Run(case, "-o", out, *options, ranks=1, cwd=folder, env=env)
-            moao_test.wait_for_parts(run, out, 2)
-            run.process.send_signal(signal.SIGUSR1)
-            self.assertEqual(run.wait(60), 3, run.text)
-            other = moao_test.Run(case, "-o", out, "--resume", "compute.factor=tlr", ranks=1, cwd=folder, env=env)
-            self.assertEqual(other.wait(60), 2, other.text)
-            self.assertIn("(factor tlr, product fp16), where factor tlr and product exact would compute now", other.text)
-            again = moao_test.Run(case, "-o", out, "--resume", *options, ranks=1, cwd=folder, env=env)
-            self.assertEqual(again.wait(60), 0, again.text)
+            refused = moao_test.stopped_and_resumed(case, out, options, ["compute.factor=tlr"], env, 2)
+            self.assertIn("(factor tlr, product fp16), where factor tlr and product exact would compute now", refused)
             a, b = moao_test.maps(out), moao_test.maps(of("tlr+fp16", options[-1]).dir)
             for key in a:
                 if "PARAMETERS" not in key:

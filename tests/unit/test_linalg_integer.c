@@ -1,6 +1,6 @@
-/* Products by integers: against sums in extended precision within their bound and beside dgemm; the
- * same bits however a product is divided; NaN, infinities, zeros, 300 decades, subnormal numbers;
- * planted errors. */
+/* Products by integers: against sums in extended precision within their bound and against dgemm;
+ * the same bits however a product is divided; NaN, infinities, zeros, 300 decades, subnormal
+ * numbers; planted errors. */
 #include "linalg/integer/integer_constants.h"
 #include "moao/backend_integer.h"
 #include "support/matrix.h"

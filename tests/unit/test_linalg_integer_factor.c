@@ -1,4 +1,4 @@
-/* The Cholesky factor by integers: backward error beside that of native blocks, with residues above
+/* The Cholesky factor by integers: backward error and that of native blocks, with residues above
  * the diagonal or not the same bits, what is above untouched, the first minor that is not positive,
  * NaN. */
 #include "moao/integer_factor.h"
