@@ -13,7 +13,12 @@
 #include "budget/truth.h"
 
 #include <math.h>
+#include <omp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #define MOST_SCALES 16 /* outer scales, before they are taken from a table */
 
@@ -109,57 +114,138 @@ done:
     return st;
 }
 
-/* Into sums[2 n]: this rank's part of the variances that fitting leaves, and fitting and aliasing.
- */
-static status add_phase(const comm *c, const sys *s, psf *p, const double *dplus, mirror_budget *b,
-                        double *sums) {
-    const size_t v = (size_t)sys_commands(s);
-    double *mean = NULL;
+/* This rank's part of fitting error and aliasing, in a thread of its own or not. */
+typedef struct mirror_work {
+    comm c; /* of this rank: its number among how many, threads */
+    const sys *s;
+    psf *p;
+    const double *dplus;
+    const mirror_budget *b;
+    double *mean; /* [v] of the influence functions */
+    double *sums; /* [n ndir] what fitting leaves, [n] fitting and aliasing */
+    pthread_t thread;
+    bool started;
     status st;
-    TRY(ALLOC(mean, v, "influence functions"));
+    char message[512];
+} mirror_work;
+
+enum { LATER = 10 }; /* added to the thread's nice value: who feeds a device comes first */
+
+static status do_work(mirror_work *k) {
+    const mirror_budget *b = k->b;
+    status st;
+    TRY(fitting_variance(&k->c, k->s, k->p, b->n, b->L0, k->sums));
+    if (!k->s->fit.phase)
+        st = add_uncorrected(&k->c, k->s, k->p, k->dplus, b, k->mean, k->sums + b->n * b->ndir);
+done:
+    return st;
+}
+
+static void *work_thread(void *of) {
+    mirror_work *k = of;
+    setpriority(PRIO_PROCESS, 0, LATER); /* Linux: of this thread, and of those that it starts */
+    omp_set_num_threads(k->c.threads);
+    k->st = do_work(k);
+    if (k->st != MOAO_OK)
+        snprintf(k->message, sizeof k->message, "%s", status_message());
+    return NULL;
+}
+
+static void free_work(mirror_work *k) {
+    if (k == NULL)
+        return;
+    if (k->started)
+        pthread_join(k->thread, NULL);
+    free(k->mean);
+    free(k->sums);
+    free(k);
+}
+
+static status begin_of_phase(const comm *c, const sys *s, psf *p, const double *dplus,
+                             mirror_budget *b) {
+    const size_t v = (size_t)sys_commands(s), n = (size_t)b->n;
+    mirror_work *k = NULL;
+    status st;
+    TRY(ALLOC(k, 1, "error budget"));
+    *k = (mirror_work){.c = *c, .s = s, .p = p, .dplus = dplus, .b = b};
+    b->work = k;
+    TRY(ALLOC(k->sums, n * (size_t)b->ndir + n, "variances"));
+    TRY(ALLOC(k->mean, v, "influence functions"));
     TRY(ALLOC(b->influence, v * v, "shapes of the mirror"));
     psf_aim(p, (double[2]){0, 0});
-    TRY(mirror_shapes(p, (int)v, mean, b->influence));
-    TRY(fitting_variance(c, s, p, b->n, b->L0, sums));
-    if (!s->fit.phase)
-        st = add_uncorrected(c, s, p, dplus, b, mean, sums + b->n * b->ndir);
+    st = mirror_shapes(p, (int)v, k->mean, b->influence);
 done:
-    free(mean);
     return st;
 }
 
-static status init_of_phase(const comm *c, const sys *s, psf *p, const double *dplus,
-                            mirror_budget *b) {
-    const size_t n = (size_t)b->n, all = n * (size_t)b->ndir;
-    double *sums = NULL;
-    status st = ALLOC(sums, all + n, "variances");
-    if (st == MOAO_OK)
-        st = add_phase(c, s, p, dplus, b, sums);
-    TRY(comm_agree(c, st));
-    comm_sum(c, sums, all + n);
-    for (size_t i = 0; i < all; i++)
-        b->fitting[i] = sums[i];
-    for (size_t i = 0; i < n; i++)
-        b->aliasing[i] = s->fit.phase ? 0 : sums[all + i] - sums[i];
-done:
-    free(sums);
-    return st;
+/* Signals go to the thread that computes. Where there can be no thread, mirror_budget_end computes.
+ */
+static void start_thread(mirror_work *k) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    k->started = pthread_create(&k->thread, NULL, work_thread, k) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-status mirror_budget_init(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
-                          mirror_budget *b) {
+/* Whether what a run on devices does meanwhile leaves p and BLAS on the host alone. */
+static bool may_run_apart(const sys *s, const psf *p) {
+    return !sys_is_aloft(s) && !psf_on_host(p) && !s->fit.split.on && !sys_low_follows(s);
+}
+
+static status begin(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
+                    bool apart, mirror_budget *b) {
     status st;
     *b = (mirror_budget){.ndir = psf_is_phase(p) ? fitting_directions(s) : 1};
-    TRY(comm_agree(c, find_scales(a, b)));
-    st =
-        psf_is_phase(p) ? init_of_phase(c, s, p, dplus, b) : comm_agree(c, init_of_sensor(s, p, b));
+    st = find_scales(a, b);
+    if (st == MOAO_OK)
+        st = psf_is_phase(p) ? begin_of_phase(c, s, p, dplus, b) : init_of_sensor(s, p, b);
+    TRY(comm_agree(c, st));
+    if (b->work != NULL && apart && may_run_apart(s, p))
+        start_thread(b->work);
+    else
+        st = mirror_budget_end(c, b);
 done:
     if (st != MOAO_OK)
         mirror_budget_free(b);
     return st;
 }
 
+status mirror_budget_begin(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
+                           mirror_budget *b) {
+    return begin(c, s, p, dplus, a, true, b);
+}
+
+status mirror_budget_init(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
+                          mirror_budget *b) {
+    return begin(c, s, p, dplus, a, false, b);
+}
+
+status mirror_budget_end(const comm *c, mirror_budget *b) {
+    mirror_work *k = b->work;
+    const size_t n = (size_t)b->n, all = n * (size_t)b->ndir;
+    status st = MOAO_OK;
+    if (k == NULL)
+        return st;
+    if (!k->started)
+        k->st = do_work(k);
+    else if (pthread_join(k->thread, NULL) == 0 && k->st != MOAO_OK)
+        status_adopt(k->message);
+    k->started = false;
+    TRY(comm_agree(c, k->st));
+    comm_sum(c, k->sums, all + n);
+    for (size_t i = 0; i < all; i++)
+        b->fitting[i] = k->sums[i];
+    for (size_t i = 0; i < n; i++)
+        b->aliasing[i] = k->s->fit.phase ? 0 : k->sums[all + i] - k->sums[i];
+done:
+    free_work(k);
+    b->work = NULL;
+    return st;
+}
+
 void mirror_budget_free(mirror_budget *b) {
+    free_work(b->work);
     free(b->L0);
     free(b->fitting);
     free(b->aliasing);

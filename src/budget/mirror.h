@@ -19,6 +19,7 @@ typedef struct {
     double *influence; /* v x v: G = A'A/points, A = influence functions at the points without their
                           means, on the axis: c'G c is the variance of the commands' shape over the
                           pupil. Of psf.residual: sensor, c'G c by the stationary average */
+    struct mirror_work *work; /* NULL: fitting and aliasing are computed */
 } mirror_budget;
 
 /* Collective; the panels of the truth sensor's slopes are shared out over the ranks. dplus: v x t,
@@ -29,9 +30,19 @@ typedef struct {
  * {0}. */
 status mirror_budget_init(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
                           mirror_budget *b);
+/* The same in two steps, for runs on devices: begin computes the influence functions' G and starts
+ * a thread for the rest (seconds of all cores at 84 subapertures, at a lower priority); end waits
+ * for it and has the sums over the ranks. Both are collective; end again does nothing. Between them
+ * s, p, dplus and a are in use; this rank must not plan Fourier transforms, and products of BLAS on
+ * the host may be computed by one thread. The bits are those of mirror_budget_init. begin does it
+ * all where a run aims p or computes on the host: mirrors at altitudes, behind a common mirror, of
+ * low orders, images on the host. */
+status mirror_budget_begin(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
+                           mirror_budget *b);
+status mirror_budget_end(const comm *c, mirror_budget *b);
 void mirror_budget_free(mirror_budget *b);
 
-/* Local. Variances of a target under a profile of the run [m^2]. */
+/* Local, after init or end. Variances of a target under a profile of the run [m^2]. */
 void mirror_budget_of(const mirror_budget *b, const profile *p, int target, double *fitting,
                       double *aliasing);
 

@@ -144,7 +144,7 @@ done:
 
 status run_find_gain(run *r, int e, int t0, int t1, obsexposure *ex) {
     const obsseq_accuracy how = accuracy_plan(&r->acc, e, t0, t1, false);
-    const mirror_budget *mirror = r->seq.budget.mirror;
+    mirror_budget *mirror = r->seq.budget.mirror;
     seeking x = {.p = atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]),
                  .how = &how,
                  .ex = ex,

@@ -333,9 +333,11 @@ done:
 
 status run_open_executor(run *r) {
     const double from = report_now();
+    report_phase("setup: executor");
     status st = try_executor(r);
     if (st != MOAO_OK) {
         TRY(run_without_devices(r, st));
+        TRY(mirror_budget_end(r->c, &r->mirror)); /* the host's cores are needed */
         TRY(try_executor(r));
     }
     r->rep.wall[STAGE_SETUP] += report_now() - from;
@@ -400,8 +402,12 @@ status run_prepare_stages(run *r) {
     const sys *s = &r->u.s;
     double from = report_now();
     status st;
+    report_phase("setup: command matrix");
     TRY(make_command(r));
-    if (r->u.o.budget)
+    report_phase("setup: error budget");
+    if (r->u.o.budget && !on_host(r)) /* while the devices factor Cmm */
+        TRY(mirror_budget_begin(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));
+    else if (r->u.o.budget)
         TRY(mirror_budget_init(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));
     verify_init(r->c, &r->u, r->dplus, &r->ver);
     r->rep.flops[STAGE_SETUP] = r->pl->flops[STAGE_SETUP] / r->c->size;

@@ -152,7 +152,7 @@ done:
     return st;
 }
 
-status budget_open(tor *t, psf *ps, const mirror_budget *mirror, budget_term *b) {
+status budget_open(tor *t, psf *ps, mirror_budget *mirror, budget_term *b) {
     engine *e = &t->e;
     const int64_t rows = t->t.nlrow, v = t->t.nrow;
     const size_t m = t->e.s->m, most = (size_t)t->most;
@@ -384,7 +384,7 @@ void budget_fill(const tor *t, const budget_term *b, int k, double total, double
     const double *gain = b->gains + (size_t)k * 3 * (s->m / 2),
                  *ends = b->ends + k % PSF_SLOTS * b->few.n;
     const int stars = sys_stars(s);
-    double rest = total, lag = 0, noise = 0;
+    double lag = 0, noise = 0;
     for (int w = 0; w < s->nsensor; w++) {
         const sensor *o = &s->sensors[w];
         double sum = 0;
@@ -400,10 +400,14 @@ void budget_fill(const tor *t, const budget_term *b, int k, double total, double
         lag = total - b->still[k];
     out[BUDGET_TOTAL] = total;
     out[BUDGET_NOISE] = noise;
-    mirror_budget_of(b->mirror, b->prof, t->ch.mine + k, &out[BUDGET_FITTING],
-                     &out[BUDGET_ALIASING]);
     out[BUDGET_LAG] = lag;
     psf_errors_variance(b->ps, &out[BUDGET_JITTER], &out[BUDGET_STATIC], &out[BUDGET_SODIUM]);
+}
+
+void budget_complete(const tor *t, const budget_term *b, int k, double *out) {
+    double rest = out[BUDGET_TOTAL];
+    mirror_budget_of(b->mirror, b->prof, t->ch.mine + k, &out[BUDGET_FITTING],
+                     &out[BUDGET_ALIASING]);
     for (int i = BUDGET_NOISE; i < BUDGET_TERMS; i++)
         rest -= out[i];
     out[BUDGET_TOMOGRAPHY] = rest;

@@ -15,7 +15,7 @@
 #include "obsseq/phase.h"
 
 typedef struct {
-    const mirror_budget *mirror; /* NULL: no terms are wanted */
+    mirror_budget *mirror; /* NULL: no terms are wanted */
     psf *ps;
     const profile *prof; /* of the exposure */
     phase_term few;      /* points at which the lag is taken, and W Cpm' there */
@@ -53,7 +53,7 @@ static inline int budget_count(const sys *s) {
 }
 
 /* Local. After tor_take; close: fine on {0}. */
-status budget_open(tor *t, psf *ps, const mirror_budget *mirror, budget_term *b);
+status budget_open(tor *t, psf *ps, mirror_budget *mirror, budget_term *b);
 void budget_close(tor *t, budget_term *b);
 
 /* Collective in the group. At the start of an exposure, the reconstructor's targets solved. */
@@ -63,7 +63,9 @@ status budget_prepare(tor *t, budget_term *b, const profile *p);
  */
 status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct);
 /* Local, where the work of the target is done: its terms [m^2], out[budget_count]; total: variance
- * of its images [m^2]. */
+ * of its images [m^2]. Fitting, aliasing and what is left are for budget_complete, local, after
+ * mirror_budget_end. */
 void budget_fill(const tor *t, const budget_term *b, int k, double total, double *out);
+void budget_complete(const tor *t, const budget_term *b, int k, double *out);
 
 #endif

@@ -469,6 +469,23 @@ done:
     return st;
 }
 
+/* Collective. What the mirror leaves, which may have been computed meanwhile, in the error budgets
+ * of this rank's targets. */
+static status complete_budgets(obsseq *o, const results *r) {
+    report *rep = o->t.e.rep;
+    status st = MOAO_OK;
+    if (o->budget.mirror == NULL)
+        return st;
+    const double from = report_now();
+    report_phase("exposure: fitting error and aliasing");
+    TRY(mirror_budget_end(o->t.e.c, o->budget.mirror));
+    rep->wall[STAGE_SETUP] += report_now() - from;
+    for (int k = r->first; k < r->first + r->most; k++)
+        budget_complete(&o->t, &o->budget, k, r->scalars + (size_t)(k - r->first) * r->ns + r->nq);
+done:
+    return st;
+}
+
 status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accuracy *how,
                      probe *look, result_block *b) {
     tor *t = &o->t;
@@ -506,7 +523,12 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
     o->look = NULL;
     rep->wall[STAGE_EXPOSURE] += report_now() - from - o->psf_seconds;
     from = report_now() - o->psf_seconds;
-    if ((st = engine_agree(&t->e, STAGE_PSF, st)) == MOAO_OK)
+    st = engine_agree(&t->e, STAGE_PSF, st);
+    rep->wall[STAGE_PSF] += report_now() - from;
+    if (st == MOAO_OK)
+        st = complete_budgets(o, &r);
+    from = report_now();
+    if (st == MOAO_OK)
         st = obsseq_collect(t, r.scalars, r.images, r.kept, b);
     rep->wall[STAGE_PSF] += report_now() - from;
     free(r.scalars);

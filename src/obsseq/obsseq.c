@@ -51,7 +51,7 @@ done:
     return st;
 }
 
-status obsseq_open(psf *ps, const mirror_budget *mirror, double tolerance, obsseq *o, int *chunk) {
+status obsseq_open(psf *ps, mirror_budget *mirror, double tolerance, obsseq *o, int *chunk) {
     const comm *c = o->t.e.c;
     int64_t beside = 0;
     status st;

@@ -46,10 +46,11 @@ typedef struct {  /* what an exposure has in common for all targets and chunks; 
 void obsexposure_free(obsexposure *ex);
 
 /* Collective. What makes PSFs for an executor that tor_open has opened, then tor_take. mirror:
- * NULL, no error budget. tolerance: largest difference of a Strehl ratio or ensquared energy of the
- * plan's sampled target, where the operator is not exact. close, which closes the executor too:
+ * NULL, no error budget; begun or computed
+ * (obsseq_expose ends it). tolerance: largest difference of a Strehl ratio or ensquared energy of
+ * the plan's sampled target, where the operator is not exact. close, which closes the executor too:
  * fine on {0}. */
-status obsseq_open(psf *ps, const mirror_budget *mirror, double tolerance, obsseq *o, int *chunk);
+status obsseq_open(psf *ps, mirror_budget *mirror, double tolerance, obsseq *o, int *chunk);
 void obsseq_close(obsseq *o);
 
 typedef struct {       /* how an exposure of a chunk is computed, where the operator is not exact */

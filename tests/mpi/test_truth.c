@@ -189,7 +189,17 @@ static void test_fitting_and_aliasing(void **state) {
     profile prof;
     const atmos air = layers(SCALES, L0, none, one, &prof);
     mirror_budget m;
+    mirror_budget apart; /* on a thread: the same bits */
+    OK(mirror_budget_begin(&world, &s, p, dplus, &air, &apart));
+    assert_non_null(apart.work);
+    OK(mirror_budget_end(&world, &apart));
+    assert_null(apart.work);
+    OK(mirror_budget_end(&world, &apart));
     OK(mirror_budget_init(&world, &s, p, dplus, &air, &m));
+    assert_memory_equal(apart.fitting, m.fitting, SCALES * sizeof(double));
+    assert_memory_equal(apart.aliasing, m.aliasing, SCALES * sizeof(double));
+    assert_memory_equal(apart.influence, m.influence, v * v * sizeof(double));
+    mirror_budget_free(&apart);
     for (int l = 0; l < SCALES; l++) {
         double shape, fitting, aliasing, strength = 3;
         const double all = variances(p, np, s.diameter, L0[l], q, n, &shape);
