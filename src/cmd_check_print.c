@@ -55,14 +55,25 @@ static void print_split(const sys *s) {
     const split_control *c = &s->fit.split;
     if (!c->on)
         return;
-    say("commands", "of the common mirror: fitted to the phase in %d direction%s, %.4g ms old",
-        s->fit.ndir, text_plural(s->fit.ndir), 1e3 * sys_common_delay(s));
-    say("", "of a target's: from %s%s, %.4g ms old",
+    const bool closed = s->loop.type != LOOP_OPEN;
+    char common[60], own[100];
+    snprintf(common, sizeof common, "%.4g ms old", 1e3 * sys_common_delay(s));
+    snprintf(own, sizeof own, "%.4g ms old", 1e3 * s->delay);
+    if (closed) {
+        snprintf(common, sizeof common, "in closed loop");
+        snprintf(own, sizeof own, "%.4g frames old, leaky with gain %.4g", c->own.frames,
+                 c->own.gain);
+        if (c->own.gain == 1)
+            snprintf(own, sizeof own, "%.4g frames old", c->own.frames);
+    }
+    say("commands", "of the common mirror: fitted to the phase in %d direction%s, %s", s->fit.ndir,
+        text_plural(s->fit.ndir), common);
+    say("", "of a target's: from %s%s, %s",
         c->residual ? "residual slopes" : "pseudo-open-loop slopes",
         c->residual  ? ""
         : c->unknown ? "; the common mirror's current shape is unknown to them"
                      : "; the common mirror's current shape is known to them",
-        1e3 * s->delay);
+        own);
     if (c->shift[0] != 0 || c->shift[1] != 0 || c->rot != 0 || c->scale != 1)
         say("", "sensors see the common mirror at (%.4g, %.4g) m, %.4g deg, %.6g times its size",
             c->shift[0], c->shift[1], c->rot * 180 / M_PI, c->scale);

@@ -11,8 +11,8 @@
 #define UNIT 1e6 /* gains are multiples of 1 / UNIT: a resumed run has the same */
 
 /* The loop of all, or of the stars for low orders. */
-enum { OF_ALL, OF_LOW, LOOPS };
-static const char *const fact_name[LOOPS] = {"loop_gain", "low_gain"};
+enum { OF_ALL, OF_LOW, OF_MOST };
+static const char *const fact_name[OF_MOST] = {"loop_gain", "low_gain"};
 
 static loop_filter *filter_of(run *r, int which) {
     return which == OF_LOW ? &r->u.s.low.loop : &r->u.s.loop;
@@ -21,8 +21,11 @@ static loop_filter *filter_of(run *r, int which) {
 static status use_gain(run *r, int which, double gain) {
     status st = loop_change_gain(filter_of(r, which), gain);
     filter_of(r, which)->optimal = false;
+    if (st == MOAO_OK)
+        st = sys_see_common(&r->u.s);
     r->u.want.loop = r->u.s.loop; /* borrowed, as all of it */
     r->u.want.low.loop = r->u.s.low.loop;
+    r->u.want.fit.split = r->u.s.fit.split;
     return st;
 }
 
@@ -32,7 +35,7 @@ bool run_seeks_gain(const run *r) {
 
 status run_restore_gain(run *r) {
     status st = MOAO_OK;
-    for (int i = 0; i < LOOPS; i++) {
+    for (int i = 0; i < OF_MOST; i++) {
         long known = 0;
         if (!filter_of(r, i)->optimal)
             continue;
@@ -51,17 +54,17 @@ typedef struct { /* what variances are found with */
     const obsseq_accuracy *how;
     obsexposure *ex;
     result_block b;
-    double gain[LOOPS];
+    double gain[OF_MOST];
 } seeking;
 
 /* Collective. Mean residual variance of targets with these gains. */
 static status variance(run *r, seeking *x, double *out) {
-    loop_filter f[LOOPS];
+    loop_filter f[OF_MOST], seen = {0};
     profile p = *x->p;
     obsseq_accuracy how = {.approximate = x->how->approximate};
     const size_t n = store_scalars(x->b.nlambda, x->b.nbox, x->b.nbudget);
     status st = MOAO_OK;
-    for (int i = 0; i < LOOPS; i++) {
+    for (int i = 0; i < OF_MOST; i++) {
         f[i] = *filter_of(r, i);
         f[i].h = f[i].mean = f[i].one = NULL;
         f[i].gain = x->gain[i];
@@ -69,8 +72,13 @@ static status variance(run *r, seeking *x, double *out) {
         if (st == MOAO_OK && f[i].type != LOOP_OPEN)
             st = loop_init(&f[i]);
     }
-    p.loop = &f[OF_ALL];
-    p.low = p.low != NULL ? &f[OF_LOW] : NULL;
+    p.loop[0] = &f[OF_ALL];
+    if (f[OF_LOW].type != LOOP_OPEN)
+        p.loop[1] = &f[OF_LOW];
+    if (p.loop[2] != NULL && st == MOAO_OK)
+        st = loop_join(&f[OF_ALL], &r->u.s.fit.split.own, &seen);
+    if (p.loop[2] != NULL)
+        p.loop[2] = &seen;
     TRY(comm_agree(r->c, st));
     TRY(obsseq_expose(&r->seq, &p, x->ex, &how, NULL, &x->b));
     *out = 0;
@@ -78,7 +86,8 @@ static status variance(run *r, seeking *x, double *out) {
         *out += x->b.scalars[(size_t)t * n + 2] / x->b.nt;
     MPI_Bcast(out, 1, MPI_DOUBLE, 0, r->c->mpi);
 done:
-    for (int i = 0; i < LOOPS; i++)
+    loop_free(&seen);
+    for (int i = 0; i < OF_MOST; i++)
         loop_free(&f[i]);
     return st;
 }
@@ -112,16 +121,16 @@ done:
 static status search_all(run *r, seeking *x) {
     const bool both = r->u.s.loop.optimal && r->u.s.low.loop.optimal;
     status st = MOAO_OK;
-    for (int i = 0; i < LOOPS; i++)
+    for (int i = 0; i < OF_MOST; i++)
         x->gain[i] = filter_of(r, i)->gain;
-    for (int turn = 0; turn < (both ? 2 * LOOPS : LOOPS); turn++) {
-        const loop_filter *f = filter_of(r, turn % LOOPS);
+    for (int turn = 0; turn < (both ? 2 * OF_MOST : OF_MOST); turn++) {
+        const loop_filter *f = filter_of(r, turn % OF_MOST);
         const double most = f->type == LOOP_LEAKY ? 1 : 0.9 * loop_limit(f->type, f->frames);
-        const double known = x->gain[turn % LOOPS];
-        if (f->optimal && turn < LOOPS)
+        const double known = x->gain[turn % OF_MOST];
+        if (f->optimal && turn < OF_MOST)
             TRY(search(r, turn, 0.01, most, x));
         else if (f->optimal)
-            TRY(search(r, turn % LOOPS, fmax(0.01, known / 1.5), fmin(most, known * 1.5), x));
+            TRY(search(r, turn % OF_MOST, fmax(0.01, known / 1.5), fmin(most, known * 1.5), x));
     }
 done:
     return st;
@@ -159,7 +168,7 @@ status run_find_gain(run *r, int e, int t0, int t1, obsexposure *ex) {
     }
     TRY(comm_agree(r->c, st));
     TRY(search_all(r, &x));
-    for (int i = 0; i < LOOPS; i++)
+    for (int i = 0; i < OF_MOST; i++)
         if (filter_of(r, i)->optimal)
             TRY(keep_gain(r, i, x.gain[i]));
 done:

@@ -199,7 +199,12 @@ static void pupil_header(fitsout *o, const maps_data *m) {
 /* Of a split system: delays, slopes, what the model of the common mirror lacks. */
 static void split_header(fitsout *o, const maps_data *m) {
     const split_control *c = &m->s->fit.split;
-    fitsout_real(o, "COMDEL", sys_common_delay(m->s), "[s] delay of the common mirror");
+    if (m->s->loop.type == LOOP_OPEN) {
+        fitsout_real(o, "COMDEL", sys_common_delay(m->s), "[s] delay of the common mirror");
+    } else { /* the common mirror has the loop's cards */
+        fitsout_real(o, "TARFRMS", c->own.frames, "frames of delay of a target's mirror");
+        fitsout_real(o, "TARGAIN", c->own.gain, "gain of its leaky filter; 1: none");
+    }
     fitsout_text(o, "SPLSLOPE", c->residual ? "residual" : "pseudo_open",
                  "slopes of a target's mirror: split.slopes");
     fitsout_text(o, "SPLKNOWN",

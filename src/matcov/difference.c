@@ -122,18 +122,18 @@ static double slope_variance(const sys *s, const profile *p) {
 
 status matcov_prepare_difference(const sys *s, const profile *p, const profile *p0, double beta,
                                  bool drifts, matcov **mc, double *bound) {
-    profile d = {.r0 = p->r0, .loop = p->loop};
+    profile d = {.r0 = p->r0, .loop = {p->loop[0], p->loop[1], p->loop[2]}};
     double noise;
     status st;
     *mc = NULL;
-    TRY(signed_layers(p, p0, beta, drifts || sys_has_own_delays(s) || p->loop != NULL, &d));
+    TRY(signed_layers(p, p0, beta, drifts || sys_has_own_delays(s) || p->loop[0] != NULL, &d));
     TRY(matcov_prepare(s, &d, mc));
     (*mc)->p = p; /* d goes away */
     (*mc)->difference = true;
     TRY(subtract_noise(p, p0, beta, *mc, &noise));
     for (int l = 0; l < d.nlayer; l++)
         d.strength[l] = fabs(d.strength[l]);
-    *bound = noise + loop_weight(p->loop) * slope_variance(s, &d) + FLOOR * slope_variance(s, p);
+    *bound = noise + loop_weight(p->loop[0]) * slope_variance(s, &d) + FLOOR * slope_variance(s, p);
 done:
     free_layers(&d);
     if (st != MOAO_OK) {
@@ -170,5 +170,5 @@ static double phase_bound(const sys *s, const profile *p) {
 }
 
 double matcov_phase_bound(const sys *s, const profile *p, const profile *p0, double beta) {
-    return 1.5 * (loop_weight(p->loop) * phase_bound(s, p) + fabs(beta) * phase_bound(s, p0));
+    return 1.5 * (loop_weight(p->loop[0]) * phase_bound(s, p) + fabs(beta) * phase_bound(s, p0));
 }

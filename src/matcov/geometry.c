@@ -84,7 +84,7 @@ footprint footprint_outline(const sys *s, const sensor *o) {
                        .altitude = o->altitude,
                        .dir = {o->dir[0], o->dir[1]},
                        .late = o->late,
-                       .loop = o->low ? 1 : 0,
+                       .loop = o->loop,
                        .gradient = o->gradient};
 }
 
@@ -225,25 +225,22 @@ static void add_loop(const source *x, int i, const loop_ages *a) {
         add_share(x, a->first + k * a->step, a->weight[k], lay->coef_phase[i]);
 }
 
-/* Slopes of both: sum_jk h_j h'_k D(q - V (k T' - j T)), and of the second with the first. */
-static void add_gaps(const source *x, const loop_gaps *g) {
+/* Slopes of loops i and j: sum_kl h_k h'_l D(q - V (l T' - k T)), and of the second with the first.
+ */
+static void add_gaps(const source *x, int i, int j, const loop_gaps *g) {
     for (int k = 0; k < g->n; k++) {
-        add_share(x, g->age[k], g->weight[k], x->lay->coef_slopes[0][1]);
-        add_share(x, -g->age[k], g->weight[k], x->lay->coef_slopes[1][0]);
+        add_share(x, g->age[k], g->weight[k], x->lay->coef_slopes[i][j]);
+        add_share(x, -g->age[k], g->weight[k], x->lay->coef_slopes[j][i]);
     }
-}
-
-static const loop_filter *loop_of(const profile *p, int i) {
-    return i == 0 ? p->loop : p->low;
 }
 
 /* A layer by the ages of loops. One age of one loop is a pure delay. */
 static status add_ages(const source *x) {
-    loop_ages a[2] = {{0}, {0}};
+    loop_ages a[LOOPS] = {{0}};
     loop_gaps g = {0};
     status st = MOAO_OK;
     for (int i = 0; i < x->lay->nloop; i++)
-        TRY(loop_ages_init(loop_of(x->p, i), speed_of(x->p, x->l), &a[i]));
+        TRY(loop_ages_init(x->p->loop[i], speed_of(x->p, x->l), &a[i]));
     if (x->lay->nloop == 1 && a[0].n == 1) {
         add_once(x, a[0].first);
         goto done;
@@ -252,44 +249,59 @@ static status add_ages(const source *x) {
     add_share(x, 0, 1, x->lay->coef);
     for (int i = 0; i < x->lay->nloop; i++)
         add_loop(x, i, &a[i]);
-    if (x->lay->nloop == 2) {
-        TRY(loop_gaps_init(&a[0], &a[1], &g));
-        add_gaps(x, &g);
-    }
+    for (int i = 0; i < x->lay->nloop; i++)
+        for (int j = i + 1; j < x->lay->nloop; j++) {
+            loop_gaps_free(&g);
+            TRY(loop_gaps_init(&a[i], &a[j], &g));
+            add_gaps(x, i, j, &g);
+        }
 done:
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < LOOPS; i++)
         loop_ages_free(&a[i]);
     loop_gaps_free(&g);
     return st;
+}
+
+static int count_loops(const profile *p) {
+    int n = 0;
+    while (n < LOOPS && p->loop[n] != NULL)
+        n++;
+    return n;
 }
 
 /* Most entries of a layer. */
 static size_t count_ages(const profile *p, int l) {
     const double speed = speed_of(p, l);
     size_t n = 1;
-    for (int i = 0; i < 2 && loop_of(p, i) != NULL; i++)
-        n += 3 * (size_t)loop_count_ages(loop_of(p, i), speed);
-    return p->low != NULL ? n + 2 * (size_t)loop_count_gaps(p->loop, p->low, speed) : n;
+    for (int i = 0; i < count_loops(p); i++) {
+        n += 3 * (size_t)loop_count_ages(p->loop[i], speed);
+        for (int j = 0; j < i; j++)
+            n += 2 * (size_t)loop_count_gaps(p->loop[j], p->loop[i], speed);
+    }
+    return n;
 }
 
 /* Those that one pair of sensors uses, at most. */
 static int count_used(const layers *lay) {
     int most = 0;
-    for (int i = 0; i < lay->nloop * (lay->nloop + 1) && lay->nloop == 2; i++) {
-        const double *coef = i < 4 ? lay->coef_slopes[i / 2][i % 2] : lay->coef_phase[i - 4];
+    const int loops = lay->nloop, all = loops * loops;
+    for (int i = 0; i < all + loops && loops > 1; i++) {
+        const double *coef =
+            i < all ? lay->coef_slopes[i / loops][i % loops] : lay->coef_phase[i - all];
         int n = 0;
         for (int k = 0; k < lay->n; k++)
             n += coef[k] != 0.0;
         most = n > most ? n : most;
     }
-    return lay->nloop == 2 ? most : lay->n;
+    return loops > 1 ? most : lay->n;
 }
 
 status layers_init(const profile *p, double delay, const structure_table *karman,
                    const structure_table *kolmogorov, layers *lay) {
     status st;
     size_t n = 0;
-    *lay = (layers){.nloop = p->low != NULL ? 2 : 1};
+    *lay = (layers){.nloop = count_loops(p)};
+    lay->nloop = lay->nloop > 1 ? lay->nloop : 1;
     for (int l = 0; l < p->nlayer; l++)
         n += count_ages(p, l);
     TRY(allocate_layers(lay, n));
@@ -297,7 +309,7 @@ status layers_init(const profile *p, double delay, const structure_table *karman
         const source x = {p, l, karman, kolmogorov, lay};
         if (p->strength[l] == 0.0)
             continue;
-        if (p->loop != NULL)
+        if (p->loop[0] != NULL)
             TRY(add_ages(&x));
         else
             add_once(&x, delay);
@@ -313,9 +325,9 @@ void layers_free(layers *lay) {
     free(lay->h);
     free(lay->kappa);
     free(lay->coef);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < LOOPS; i++) {
         free(lay->coef_phase[i]);
-        for (int j = 0; j < 2; j++)
+        for (int j = 0; j < LOOPS; j++)
             free(lay->coef_slopes[i][j]);
     }
     free(lay->drift[0]);

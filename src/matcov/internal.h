@@ -15,13 +15,13 @@ typedef struct {
     /* Of a closed loop a layer is there once for each age of slopes: sum over ages of the slopes
      * of sensors of loop a with those of loop b and other frames, of the phase with slopes of a.
      * Elsewhere coef. */
-    int nloop; /* 2: stars for low orders have a loop of their own */
+    int nloop; /* more than 1: sensors have different loops */
     bool aged; /* a layer is there more than once */
     int most;  /* of those that one pair uses, at most */
-    double *coef_alone, *coef_slopes[2][2],
-        *coef_phase[2]; /* coef_alone: coef, of the truth sensor */
-    double *drift[2];   /* what a shifted truth sensor, or `rows` of matcov, moves by: -V tau [m] */
-    double *wind[2];    /* V [m/s] */
+    double *coef_alone, *coef_slopes[LOOPS][LOOPS],
+        *coef_phase[LOOPS]; /* coef_alone: coef, of the truth sensor */
+    double *drift[2]; /* what a shifted truth sensor, or `rows` of matcov, moves by: -V tau [m] */
+    double *wind[2];  /* V [m/s] */
     const structure_table **table;
 } layers;
 
@@ -143,10 +143,10 @@ void footprint_drift(const layers *lay, int l, const footprint *f, double drift[
 bool footprint_on_layer(const layers *lay, int l, const footprint *f, double *c, double offset[2]);
 /* The same in m. */
 bool footprint_metres(const layers *lay, int l, const footprint *f, double *c, double offset[2]);
-/* Those with coefficients of a pair, where there are two loops; borrowed. */
+/* Those with coefficients of a pair, where there are several loops; borrowed. */
 static inline layers layers_between(const layers *lay, const footprint *a, const footprint *b) {
     layers of = *lay;
-    if (lay->nloop == 2)
+    if (lay->nloop > 1)
         of.coef = a->loop >= 0 && b->loop >= 0   ? lay->coef_slopes[a->loop][b->loop]
                   : a->loop >= 0 || b->loop >= 0 ? lay->coef_phase[a->loop >= 0 ? a->loop : b->loop]
                                                  : lay->coef_alone;

@@ -162,30 +162,67 @@ void matcov_free(matcov *mc) {
     free(mc);
 }
 
-/* Add the noise covariances (xx, yy, xy of each subaperture) of sensor w to a block. */
-static void add_noise(const matcov *mc, int w, size_t i0, size_t ni, size_t j0, size_t nj,
-                      double *a, size_t ld) {
+/* Add the noise covariances (xx, yy, xy of each subaperture) of sensor w to a block, `share` of
+ * them between its columns and the rows of `with`, the same sensor or a copy of it. */
+static void add_noise(const matcov *mc, int w, int with, double share, size_t i0, size_t ni,
+                      size_t j0, size_t nj, double *a, size_t ld) {
     const sensor *o = &mc->s->sensors[w];
+    const size_t rows = mc->s->sensors[with].first;
     size_t n = (size_t)o->nsub, end = o->first + 2 * n < j0 + nj ? o->first + 2 * n : j0 + nj;
     for (size_t col = o->first > j0 ? o->first : j0; col < end; col++) {
         size_t j = col - o->first, k = j % n;
         const double *v = mc->noise + 3 * (o->first / 2 + k);
         double *to = a + (col - j0) * ld;
-        size_t row[2] = {o->first + k, o->first + n + k};
-        double add[2] = {j < n ? v[0] : v[2], j < n ? v[2] : v[1]};
+        size_t row[2] = {rows + k, rows + n + k};
+        double add[2] = {share * (j < n ? v[0] : v[2]), share * (j < n ? v[2] : v[1])};
         for (int i = 0; i < 2; i++)
             if (row[i] >= i0 && row[i] < i0 + ni)
                 to[row[i] - i0] += add[i];
     }
 }
 
-/* Reconstructors of a split system know no time: each half of the sensors has its own. */
-static void part_delays(size_t half, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
+/* Reconstructors of a split system know no time: each copy of the sensors, of so many slopes, has
+ * its own. */
+static void part_delays(size_t slopes, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
                         size_t ld) {
     for (size_t j = 0; j < nj; j++)
         for (size_t i = 0; i < ni; i++)
-            if ((i0 + i < half) != (j0 + j < half))
+            if ((i0 + i) / slopes != (j0 + j) / slopes)
                 a[i + j * ld] = 0;
+}
+
+/* Copies of a sensor with different loops have frames in common. */
+static void add_shared_noise(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj,
+                             double *a, size_t ld) {
+    const int stars = sys_stars(mc->s);
+    for (int w = 0; mc->p->loop[0] != NULL && w < mc->nsensor; w++)
+        for (int v = w % stars; v < mc->nsensor; v += stars) {
+            const loop_filter *f = profile_loop(mc->p, mc->s->sensors[w].loop);
+            if (v != w)
+                add_noise(mc, w, v,
+                          loop_shared_noise(f, profile_loop(mc->p, mc->s->sensors[v].loop)) /
+                              f->noise,
+                          i0, ni, j0, nj, a, ld);
+        }
+}
+
+/* Copies of a laser star's sensor miss the same tip-tilt. */
+static void add_shared_tiptilt(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj,
+                               double *a, size_t ld) {
+    const sys *s = mc->s;
+    const size_t slopes = sys_slopes(s);
+    for (size_t j = j0; j < j0 + nj; j++) {
+        int w, axis, isub;
+        sys_slope_at(s, j, &w, &axis, &isub);
+        const size_t nsub = (size_t)s->sensors[w].nsub, copy = j / slopes,
+                     first = s->sensors[w].first % slopes + (size_t)axis * nsub;
+        for (size_t c = 0; mc->tiptilt[w] != 0 && c < s->m / slopes; c++)
+            for (size_t k = 0; c != copy && k < nsub; k++) {
+                const size_t i = c * slopes + first + k;
+                if (i >= i0 && i < i0 + ni)
+                    a[i - i0 + (j - j0) * ld] += mc->tiptilt[w];
+            }
+    }
 }
 
 status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size_t j0, size_t nj,
@@ -200,9 +237,13 @@ status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size
                        .constant = with & MATCOV_TIPTILT ? mc->tiptilt : NULL};
     status st = fill_block(&src, i0, ni, j0, nj, a, ld);
     for (int w = 0; with & MATCOV_NOISE && st == MOAO_OK && w < mc->nsensor; w++)
-        add_noise(mc, w, i0, ni, j0, nj, a, ld);
-    if (mc->s->fit.split.delayed && mc->p->of_tor)
-        part_delays(mc->s->m / 2, i0, ni, j0, nj, a, ld);
+        add_noise(mc, w, w, 1, i0, ni, j0, nj, a, ld);
+    if (with & MATCOV_NOISE && st == MOAO_OK)
+        add_shared_noise(mc, i0, ni, j0, nj, a, ld);
+    if (with & MATCOV_TIPTILT && st == MOAO_OK && mc->s->fit.split.copies > 0)
+        add_shared_tiptilt(mc, i0, ni, j0, nj, a, ld);
+    if (mc->s->fit.split.copies > 0 && mc->p->of_tor)
+        part_delays(sys_slopes(mc->s), i0, ni, j0, nj, a, ld);
     return st;
 }
 

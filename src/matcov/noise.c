@@ -168,9 +168,9 @@ status noise_of_profile(const sys *s, const profile *p, double *noise, double *t
     if (st != MOAO_OK)
         return st;
     noise_raise(s, p, noise);
-    for (int w = 0; p->loop != NULL && w < s->nsensor; w++) {
+    for (int w = 0; p->loop[0] != NULL && w < s->nsensor; w++) {
         const sensor *o = &s->sensors[w];
-        const double left = o->low && p->low != NULL ? p->low->noise : p->loop->noise;
+        const double left = profile_loop(p, o->loop)->noise;
         for (size_t i = 3 * (o->first / 2); i < 3 * (o->first / 2 + (size_t)o->nsub); i++)
             noise[i] *= left;
     }

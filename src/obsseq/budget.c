@@ -33,8 +33,24 @@ size_t budget_bytes(const sys *s, size_t points, size_t rows, size_t width) {
     return (rows * (v + width) + few * (width + 2 * rows + 4) + 2 * BLOCK * width) * sizeof(double);
 }
 
+/* Copies of sensors with frames in common, and their pairs. */
+static int copies_of(const sys *s) {
+    return s->loop.type != LOOP_OPEN && s->fit.split.copies > 1 ? s->fit.split.copies : 1;
+}
+
+static size_t count_shared(const sys *s) {
+    const size_t n = (size_t)copies_of(s);
+    return n * (n - 1) / 2 * 3 * (sys_slopes(s) / 2);
+}
+
+/* Of the pair of copies i < j: the numbers of its first. */
+static size_t place_shared(const sys *s, int i, int j) {
+    const int pair = j * (j - 1) / 2 + i;
+    return (size_t)pair * 3 * (sys_slopes(s) / 2);
+}
+
 size_t budget_target_bytes(const sys *s) {
-    return (3 * (s->m / 2) + 1) * sizeof(double);
+    return (3 * (s->m / 2) + count_shared(s) + 1) * sizeof(double);
 }
 
 /* --- life */
@@ -179,6 +195,8 @@ status budget_open(tor *t, psf *ps, mirror_budget *mirror, budget_term *b) {
                           (void **)&b->column_hosts));
     TRY(ALLOC(b->gains, most * 3 * (m / 2), "noise gains of the targets"));
     TRY(ALLOC(b->noise, 3 * (m / 2), "noise of the sensors"));
+    if (count_shared(e->s) > 0)
+        TRY(ALLOC(b->shared, most * count_shared(e->s), "noise gains of the targets"));
     if (t->t.group_size > 1)
         TRY(ALLOC(b->full, (size_t)(v * e->width), "rows of a group's target"));
     TRY(send_points(t, b));
@@ -197,13 +215,14 @@ void budget_close(tor *t, budget_term *b) {
     free(b->at);
     free(b->full);
     free(b->gains);
+    free(b->shared);
     free(b->noise);
     *b = (budget_term){0};
 }
 
 /* --- noise */
 
-/* gain[3 i] = scale W(:, i)'(G W)(:, i) for n columns of this rank's rows of W and, in b->product,
+/* gain[3 i] += scale W(:, i)'(G W)(:, i) for n columns of this rank's rows of W and, in b->product,
  * of G W. */
 static status add_gains(tor *t, budget_term *b, const double *w, int64_t ld, int64_t n,
                         double scale, double *gain) {
@@ -230,7 +249,7 @@ static status add_gains(tor *t, budget_term *b, const double *w, int64_t ld, int
         if (st == MOAO_OK)
             st = engine_sync(e);
         for (int64_t i = 0; i < count * width && st == MOAO_OK; i++)
-            gain[3 * (from + i)] = b->ends[i / width * BLOCK * BLOCK + i % width * (width + 1)];
+            gain[3 * (from + i)] += b->ends[i / width * BLOCK * BLOCK + i % width * (width + 1)];
     }
     return st;
 }
@@ -250,6 +269,32 @@ static status shape_columns(tor *t, budget_term *b, const double *w, int64_t ld,
                                    b->product, rows);
 }
 
+/* Twice those of n slopes of an axis, whose G W is b->product, from column j on, with those of both
+ * axes of later copies of their sensor. */
+static status copy_gains(tor *t, budget_term *b, int k, int axis, int64_t j, int64_t nsub,
+                         int64_t n) {
+    const sys *s = t->e.s;
+    const int64_t slopes = (int64_t)sys_slopes(s);
+    const int copy = (int)(j / slopes);
+    double *const all = b->shared + (size_t)k * count_shared(s);
+    status st = MOAO_OK;
+    for (int later = copy + 1; later < copies_of(s); later++)
+        for (int of = 0; of < 2; of++) {                    /* the later one's axis */
+            const int64_t first = j % slopes - axis * nsub; /* x slope of the first subaperture */
+            const double *w;
+            int64_t ld;
+            double *to;
+            int sensor, an_axis, isub;
+            sys_slope_at(s, (size_t)first, &sensor, &an_axis, &isub);
+            to = all + place_shared(s, copy, later) +
+                 3 * (s->sensors[sensor].first / 2 + (size_t)isub);
+            TRY(tor_w_columns(t, t->op, k, later * slopes + first + of * nsub, &n, &w, &ld));
+            TRY(add_gains(t, b, w, ld, n, 2.0, to + (of == axis ? axis : 2)));
+        }
+done:
+    return st;
+}
+
 /* Gains of n slopes of an axis of the k-th target from column j on, `to` those of the first's
  * subaperture; of x slopes with those of y, too, which lie nsub columns on. */
 static status panel_gains(tor *t, budget_term *b, int k, int axis, int64_t j, int64_t nsub,
@@ -266,6 +311,8 @@ static status panel_gains(tor *t, budget_term *b, int k, int axis, int64_t j, in
         st = tor_w_columns(t, t->op, k, j + nsub, &n, &w, &ld);
     if (st == MOAO_OK && axis == 0)
         st = add_gains(t, b, w, ld, n, 2.0, to + 2);
+    if (st == MOAO_OK && b->shared != NULL)
+        st = copy_gains(t, b, k, axis, j, nsub, n);
     TIMED_WAIT(t->e.rep, STAGE_EXPOSURE, st = team_agree(&t->t, st));
     return st;
 }
@@ -274,8 +321,11 @@ static status panel_gains(tor *t, budget_term *b, int k, int axis, int64_t j, in
 static status target_gains(tor *t, budget_term *b, int k) {
     const sys *s = t->e.s;
     const size_t all = 3 * (s->m / 2);
-    double *gain = b->gains + (size_t)k * all;
+    double *gain = b->gains + (size_t)k * all, *shared = b->shared;
     status st = MOAO_OK;
+    memset(gain, 0, all * sizeof *gain);
+    if (shared != NULL)
+        memset(shared += (size_t)k * count_shared(s), 0, count_shared(s) * sizeof *shared);
     for (int w = 0; w < s->nsensor; w++) {
         const int64_t first = (int64_t)s->sensors[w].first, nsub = s->sensors[w].nsub;
         double *to = gain + 3 * (first / 2);
@@ -288,6 +338,10 @@ static status target_gains(tor *t, budget_term *b, int k) {
     if (t->t.group_size > 1)
         TIMED_WAIT(t->e.rep, STAGE_EXPOSURE,
                    MPI_Allreduce(MPI_IN_PLACE, gain, (int)all, MPI_DOUBLE, MPI_SUM, t->t.group));
+    if (t->t.group_size > 1 && shared != NULL)
+        TIMED_WAIT(t->e.rep, STAGE_EXPOSURE,
+                   MPI_Allreduce(MPI_IN_PLACE, shared, (int)count_shared(s), MPI_DOUBLE, MPI_SUM,
+                                 t->t.group));
 done:
     return st;
 }
@@ -379,6 +433,24 @@ done:
 
 /* --- results */
 
+/* What frames that copies of star w have in common add to its noise. */
+static double shared_noise(const sys *s, const budget_term *b, int k, int w) {
+    const sensor *o = &s->sensors[w];
+    double sum = 0;
+    for (int j = 1; j < copies_of(s); j++)
+        for (int i = 0; i < j; i++) {
+            const loop_filter *f = profile_loop(b->prof, o->loop),
+                              *of[] = {
+                                  profile_loop(b->prof, s->sensors[w + i * sys_stars(s)].loop),
+                                  profile_loop(b->prof, s->sensors[w + j * sys_stars(s)].loop)};
+            const double share = loop_shared_noise(of[0], of[1]) / f->noise;
+            const double *gain = b->shared + (size_t)k * count_shared(s) + place_shared(s, i, j);
+            for (size_t at = 3 * (o->first / 2); at < 3 * (o->first / 2 + (size_t)o->nsub); at++)
+                sum += share * gain[at] * b->noise[at];
+        }
+    return sum;
+}
+
 void budget_fill(const tor *t, const budget_term *b, int k, double total, double *out) {
     const sys *s = t->e.s;
     const double *gain = b->gains + (size_t)k * 3 * (s->m / 2),
@@ -390,7 +462,9 @@ void budget_fill(const tor *t, const budget_term *b, int k, double total, double
         double sum = 0;
         for (size_t i = 3 * (o->first / 2); i < 3 * (o->first / 2 + (size_t)o->nsub); i++)
             sum += gain[i] * b->noise[i];
-        /* of a star whose sensor counts with two delays: of both */
+        if (b->shared != NULL && w < stars)
+            sum += shared_noise(s, b, k, w);
+        /* of a star whose sensor counts with several delays: of all */
         out[BUDGET_TERMS + w % stars] = sum + (w < stars ? 0 : out[BUDGET_TERMS + w % stars]);
         noise += sum;
     }

@@ -29,6 +29,8 @@ typedef struct {
     void **columns;  /* on the device: columns of W Cpm' at those points */
     void **column_hosts; /* pinned: PSF_SLOTS lists of them */
     double *gains;       /* [targets][m/2][3]: W_x'G W_x, W_y'G W_y, 2 W_x'G W_y of a subaperture */
+    double *shared;      /* [targets][pairs of copies][slopes/2][3]: twice the same of a sensor and
+                            a later copy of it, which have frames in common; NULL: none have */
     double *noise;       /* [m/2][3] of the exposure [arcsec^2] */
     long solved;         /* which solve the gains are of (tor) */
     bool lags;           /* the exposure has a delay and wind, and its lag is taken at the points */
@@ -44,7 +46,7 @@ size_t budget_points(size_t points);
 bool budget_lags(const sys *s, const profile *p);
 /* Whether W Cmm W' has a part of the lag, too. */
 static inline bool budget_by_totals(const sys *s, const profile *p) {
-    return sys_has_own_delays(s) || p->loop != NULL;
+    return sys_has_own_delays(s) || p->loop[0] != NULL;
 }
 
 /* Numbers that are kept of a target: BUDGET_TERMS, then the noise of each star. */

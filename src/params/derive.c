@@ -81,6 +81,7 @@ static void set_sensor(const params *par, const sensor_params *p, double airmass
     o->nssp = p->nssp;
     o->gradient = p->slope == SLOPE_GRADIENT;
     o->low = p->low_order;
+    o->loop = o->low ? 1 : 0;
     memcpy(o->dir, p->direction, sizeof o->dir);
     o->altitude = o->lgs ? p->altitude * airmass : INFINITY;
     o->mag = p->magnification;
@@ -246,10 +247,9 @@ status atmos_init(const params *par, const sys *s, atmos *a) {
         TRY(set_profile(&from->v[i], s->airmass, &a->profiles[i]));
     if (sys_has_own_delays(s) || s->loop.type != LOOP_OPEN)
         TRY(atmos_make_still(a));
-    for (int i = 0; i < from->n && s->loop.type != LOOP_OPEN; i++)
-        a->profiles[i].loop = &s->loop;
-    for (int i = 0; i < from->n && s->low.loop.type != LOOP_OPEN; i++)
-        a->profiles[i].low = &s->low.loop;
+    for (int i = 0; i < from->n; i++)
+        for (int k = 0; k < LOOPS; k++)
+            a->profiles[i].loop[k] = sys_loop(s, k);
     TRY(set_times(par, &par->schedule_tor_times, par->schedule_tor_interval, &a->tor_time,
                   &a->ntor));
     TRY(set_times(par, &par->schedule_exposure_times, par->schedule_exposure_interval,

@@ -164,7 +164,7 @@ status params_set_correctors(const params *par, sys *s);
 /* Local. The delay is that of the targets' mirror; sensors once more as the common mirror's
  * commands have them, where mode: split has two delays; before sys_derive. MOAO_MEMORY. */
 status params_split_delays(const params *par, sys *s);
-/* Local. The filters of closed loops into s->loop and s->low.loop. */
+/* Local. The filters of closed loops into s->loop, s->low.loop and s->fit.split. */
 status params_set_loop(const params *par, sys *s);
 status atmos_init(const params *par, const sys *s, atmos *a);
 

@@ -57,6 +57,8 @@ status params_check_correctors(params_loader *l);
 status params_check_loop(params_loader *l);
 /* Filters of the loop and of the stars for low orders, not opened (loop_init); local. */
 void params_filters(const params *par, loop_filter *loop, loop_filter *low);
+/* That of the mirrors of targets behind a common one in closed loop, the same. */
+loop_filter params_target_filter(const params *par);
 /* Stars for low orders, their control and their loop, before params_check_loop. */
 status params_check_low_order(params_loader *l);
 /* auto becomes what factors in double precision and exact products have; what has not is refused,

@@ -62,6 +62,40 @@ void params_filters(const params *par, loop_filter *loop, loop_filter *low) {
     low->held = ratio < 1 ? (int)lround(1 / ratio) : 1;
 }
 
+loop_filter params_target_filter(const params *par) {
+    const double frames =
+        params_given(par->loop_target_frames) ? par->loop_target_frames : par->loop_frames;
+    loop_filter f = filter_of(par, LOOP_LEAKY, "1", frames, par->loop_rate);
+    f.gain = par->loop_target_gain;
+    return f;
+}
+
+/* What belongs to a common mirror in closed loop, without one. */
+static status check_targets(params_loader *l) {
+    const params *par = l->par;
+    const bool some = par->mode == MODE_SPLIT && par->loop_type != LOOP_OPEN;
+    const char *const key[] = {"loop.target.frames", "loop.target.gain"};
+    const bool asked[] = {params_given(par->loop_target_frames), par->loop_target_gain != 1};
+    for (int i = 0; i < 2; i++)
+        if (asked[i] && !some)
+            return yaml_tree_fail(param_node(l->root, key[i]), key[i],
+                                  "of the mirrors of targets behind a common one in closed loop, "
+                                  "expected mode: split and loop.type: integrator or leaky");
+    if (some && par->mirrors_delay.n > 0)
+        return yaml_tree_fail(param_node(l->root, "mirrors.delay"), "mirrors.delay",
+                              "with loop.type: %s, whose delays are loop.frames and "
+                              "loop.target.frames over loop.rate; expected none",
+                              type_name[par->loop_type]);
+    const bool misplaced = par->split_shift[0] != 0 || par->split_shift[1] != 0 ||
+                           par->split_rotation != 0 || par->split_scale != 1;
+    if (some && misplaced && par->split_slopes == SPLIT_RESIDUAL)
+        return yaml_tree_fail(param_node(l->root, "split.slopes"), "split.slopes",
+                              "residual with loop.type: %s and a model error of the common mirror "
+                              "(split.shift, rotation, scale), expected pseudo_open or no error",
+                              type_name[par->loop_type]);
+    return MOAO_OK;
+}
+
 /* What belongs to a closed loop alone, and is not as it is without one. */
 static status check_open(const params_loader *l) {
     const params *par = l->par;
@@ -167,21 +201,23 @@ status params_check_loop(params_loader *l) {
     params *par = l->par;
     loop_filter loop, low;
     status st;
+    TRY(check_targets(l));
     if (par->loop_type == LOOP_OPEN)
         return check_open(l);
     if (par->mode == MODE_MOAO && par->loop_type == LOOP_INTEGRATOR)
         return yaml_tree_fail(param_node(l->root, "loop.type"), "loop.type",
                               "integrator with mode: moao, whose sensors do not see the mirrors; "
                               "expected open, or leaky, which filters commands in time");
-    if (par->mode == MODE_SPLIT)
-        return yaml_tree_fail(param_node(l->root, "loop.type"), "loop.type",
-                              "%s with mode: split, which has the delays of both mirrors; "
-                              "expected open",
-                              type_name[par->loop_type]);
     TRY(check_delays(l));
     TRY(choose_rate(l, false, "loop.type", "loop.rate", &par->loop_rate));
     params_filters(par, &loop, &low);
     TRY(check_gain(l, par->loop_gain, "loop.gain", "loop.type", &loop));
+    if (par->mode == MODE_SPLIT) {
+        if (!params_given(par->loop_target_frames))
+            par->loop_target_frames = par->loop_frames;
+        loop = params_target_filter(par);
+        TRY(check_gain(l, "1", "loop.target.gain", "loop.target.frames", &loop));
+    }
     st = check_low_loop(l);
 done:
     return st;
@@ -194,7 +230,12 @@ status params_set_loop(const params *par, sys *s) {
     params_filters(par, &s->loop, &s->low.loop);
     TRY(loop_init(&s->loop));
     if (s->low.loop.type != LOOP_OPEN)
-        st = loop_init(&s->low.loop);
+        TRY(loop_init(&s->low.loop));
+    if (par->mode != MODE_SPLIT)
+        goto done;
+    s->fit.split.own = params_target_filter(par);
+    TRY(loop_init(&s->fit.split.own));
+    st = sys_see_common(s);
 done:
     return st;
 }

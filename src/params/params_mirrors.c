@@ -187,13 +187,15 @@ static status order_split(params_loader *l) {
             return status_fail(MOAO_MEMORY, "no memory for mirrors");
         of->n = 2;
         for (int i = 0; i < 5; i++)
-            TRY(append(all[i], dm[i]));
+            if (all[i]->n > 0)
+                TRY(append(all[i], dm[i]));
     } else if (strcmp(of->v[0], "target") == 0) {
         char *first = of->v[0];
         of->v[0] = of->v[1];
         of->v[1] = first;
         for (int i = 0; i < 5; i++)
-            swap(all[i]);
+            if (all[i]->n > 1)
+                swap(all[i]);
     }
     if (par->mirrors_altitude.v[1] != 0)
         st = fail_at(l, "mirrors.altitude",
@@ -215,7 +217,8 @@ static status check_split(params_loader *l, int *n) {
                        "target is that of dm");
     TRY(params_choose_exact(l, "mode: split"));
     TRY(complete(l, "mirrors.altitude", &par->mirrors_altitude, of->n, 0));
-    st = complete(l, "mirrors.delay", &par->mirrors_delay, of->n, par->loop_delay);
+    if (par->loop_type == LOOP_OPEN)
+        st = complete(l, "mirrors.delay", &par->mirrors_delay, of->n, par->loop_delay);
 done:
     return st;
 }
@@ -350,7 +353,7 @@ status params_set_correctors(const params *par, sys *s) {
         s->fit.split = (split_control){.on = true,
                                        .residual = par->split_slopes == SPLIT_RESIDUAL,
                                        .unknown = par->split_common == SPLIT_UNKNOWN,
-                                       .delayed = s->fit.split.delayed,
+                                       .copies = s->fit.split.copies,
                                        .shift = {par->split_shift[0], par->split_shift[1]},
                                        .rot = par->split_rotation,
                                        .scale = par->split_scale};
@@ -359,21 +362,26 @@ done:
 }
 
 status params_split_delays(const params *par, sys *s) {
-    const int n = s->nsensor;
+    static const int loop[] = {1, 0, 2}; /* of a target's commands, the common mirror's, seen */
+    const bool closed = par->loop_type != LOOP_OPEN;
+    const int n = s->nsensor, copies = closed && par->split_slopes == SPLIT_RESIDUAL ? 3 : 2;
     if (par->mode != MODE_SPLIT)
         return MOAO_OK;
-    s->delay += par->mirrors_delay.v[1] - par->loop_delay;
-    if (par->mirrors_delay.v[0] == par->mirrors_delay.v[1])
+    const double *delay = par->mirrors_delay.v, apart = closed ? 0 : delay[1] - delay[0];
+    if (!closed)
+        s->delay += delay[1] - par->loop_delay;
+    if (!closed && apart == 0)
         return MOAO_OK;
-    sensor *grown = realloc(s->sensors, 2 * (size_t)n * sizeof *grown);
+    sensor *grown = realloc(s->sensors, (size_t)(copies * n) * sizeof *grown);
     if (grown == NULL)
         return status_fail(MOAO_MEMORY, "no memory for sensors");
-    for (int w = 0; w < n; w++) {
-        grown[n + w] = grown[w];
-        grown[n + w].late += par->mirrors_delay.v[1] - par->mirrors_delay.v[0];
+    for (int w = 0; w < copies * n; w++) {
+        grown[w] = grown[w % n];
+        grown[w].late += w < n ? 0 : apart;
+        grown[w].loop = closed ? loop[w / n] : 0;
     }
     s->sensors = grown;
-    s->nsensor = 2 * n;
-    s->fit.split.delayed = true;
+    s->nsensor = copies * n;
+    s->fit.split.copies = copies;
     return MOAO_OK;
 }

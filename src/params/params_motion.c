@@ -237,6 +237,14 @@ static status add_vibrations(params_loader *l, const rejection *r, double rms[2]
 }
 
 /* The closed loop of tip and tilt, where there is something that it acts on. */
+static void take_split(const params *par, rejection *r) {
+    const loop_filter own = params_target_filter(par);
+    if (par->split_slopes == SPLIT_RESIDUAL)
+        r->behind = own;
+    else if (par->split_common == SPLIT_KNOWN)
+        r->loop = own;
+}
+
 static status take_loop(params_loader *l, rejection *r) {
     params *par = l->par;
     const bool closed = par->loop_type != LOOP_OPEN;
@@ -256,6 +264,8 @@ static status take_loop(params_loader *l, rejection *r) {
     const bool own = low.type != LOOP_OPEN;
     if (own)
         r->loop = low;
+    if (par->mode == MODE_SPLIT)
+        take_split(par, r);
     if (r->loop.optimal)
         st = yaml_tree_fail(
             param_node(l->root, own ? "loop.low.gain" : "loop.gain"),

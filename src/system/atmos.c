@@ -46,7 +46,7 @@ status atmos_make_still(atmos *a) {
     status st = ALLOC(a->still, (size_t)a->nprofile, "profiles without wind");
     for (int i = 0; i < a->nprofile && st == MOAO_OK; i++) {
         st = profile_still(&a->profiles[i], &a->still[i]);
-        a->still[i].loop = a->still[i].low = NULL;
+        memset(a->still[i].loop, 0, sizeof a->still[i].loop);
         a->still[i].of_tor = true;
     }
     return st;

@@ -17,10 +17,10 @@ typedef struct {
     double r0;        /* (sum of strengths)^(-3/5), along the line of sight [m]; INFINITY without
                          turbulence */
     bool of_tor;      /* of reconstructors, without wind (atmos_make_still) */
-    const loop_filter *loop; /* of an exposure of a closed loop, borrowed; NULL: of an open one, and
-                                of a reconstructor */
-    const loop_filter *low;  /* that of the stars for low orders, NULL: the same */
-    char label[64];          /* where it came from, for headers and messages */
+    const loop_filter *loop[LOOPS]; /* of an exposure of a closed loop, by the loop of a sensor
+                                       (system.h), borrowed; NULL: of an open one, and of a
+                                       reconstructor; of others than the first: the first */
+    char label[64];                 /* where it came from, for headers and messages */
 } profile;
 
 typedef struct {
@@ -32,6 +32,11 @@ typedef struct {
     int nexposure;
     double *exposure_time; /* [nexposure] [s], increasing */
 } atmos;
+
+/* That of a sensor; NULL in open loop. */
+static inline const loop_filter *profile_loop(const profile *p, int i) {
+    return p->loop[i] != NULL ? p->loop[i] : p->loop[0];
+}
 
 /* The profile in force at a time: the last one that started (the first one before that). Borrowed.
  */

@@ -181,15 +181,44 @@ void loop_free(loop_filter *f) {
     f->n = f->nstep = 0;
 }
 
-double loop_rejection(const loop_filter *f, double frequency) {
+status loop_join(const loop_filter *a, const loop_filter *b, loop_filter *both) {
+    status st;
+    *both = *a;
+    both->h = both->mean = both->one = NULL;
+    both->n = a->n + b->n - 1;
+    both->noise = 0;
+    TRY(ALLOC(both->h, (size_t)both->n, "the loop"));
+    for (int i = 0; i < a->n; i++)
+        for (int j = 0; j < b->n; j++)
+            both->h[i + j] += a->h[i] * b->h[j];
+    both->noise = loop_shared_noise(both, both);
+    both->delay = equivalent(both);
+done:
+    return st;
+}
+
+double loop_shared_noise(const loop_filter *a, const loop_filter *b) {
+    double sum = 0;
+    for (int k = 0; k < a->n && k < b->n; k++)
+        sum += a->h[k] * b->h[k];
+    return sum;
+}
+
+/* H of z, a frame. */
+static double complex response(const loop_filter *f, double complex z) {
     const lag d = lag_of(f->frames);
+    const double complex late = cpow(z, d.whole) * (1 - d.part + d.part * z);
+    return f->type == LOOP_LEAKY ? f->gain * late / (1 - (1 - f->gain) * z)
+                                 : f->gain * late / (1 - z + f->gain * late);
+}
+
+double loop_rejection(const loop_filter *f, const loop_filter *behind, double frequency) {
     const double x = M_PI * frequency * f->period, box = fabs(x) < 1e-8 ? 1 : sin(x) / x;
     const double complex z = cexp(-2 * I * x); /* of a frame */
-    const double complex late = cpow(z, d.whole) * (1 - d.part + d.part * z);
     if (frequency == 0)
         return 0;
-    const double complex h = f->type == LOOP_LEAKY ? f->gain * late / (1 - (1 - f->gain) * z)
-                                                   : f->gain * late / (1 - z + f->gain * late);
+    const double complex first = response(f, z),
+                         h = behind == NULL ? first : 1 - (1 - first) * (1 - response(behind, z));
     return 1 - box * box * (2 * creal(h) - creal(h * conj(h)));
 }
 

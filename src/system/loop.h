@@ -9,6 +9,10 @@
 
 enum { LOOP_OPEN, LOOP_INTEGRATOR, LOOP_LEAKY };
 
+/* Loops of one run at most: that of all or of a common mirror; that of the stars for low orders, or
+ * of the mirrors of targets behind a common one; and of the residual slopes that these have. */
+#define LOOPS 3
+
 typedef struct {
     int type;
     double gain;
@@ -43,6 +47,13 @@ status loop_init(loop_filter *f);
 /* The same with another gain; on a failure f stays as it is. */
 status loop_change_gain(loop_filter *f, double gain);
 void loop_free(loop_filter *f);
+/* Slopes that have both, b's commands those of a's as its slopes: h_k = sum_j a_j b_(k-j), frames
+ * of one length, none held. Type, gain and frames are those of a. Free with loop_free, also after a
+ * failure. MOAO_MEMORY. */
+status loop_join(const loop_filter *a, const loop_filter *b, loop_filter *both);
+/* sum_k a_k b_k: what of a frame's noise commands of both have in common. Where they are the same,
+ * `noise`. Frames of one length. */
+double loop_shared_noise(const loop_filter *a, const loop_filter *b);
 /* What a loop is and does, in a line. */
 void loop_describe(const loop_filter *f, char *out, size_t n);
 
@@ -74,7 +85,8 @@ int loop_count_gaps(const loop_filter *a, const loop_filter *b, double speed);
 
 /* |E(f)|^2 at a frequency [Hz] of a motion that the loop sees over whole frames and corrects by
  * commands that it holds for a frame, with H the sum of h_k exp(-2 pi i f k period):
- * 1 - sinc^2(pi f period) (2 Re H - |H|^2). */
-double loop_rejection(const loop_filter *f, double frequency);
+ * 1 - sinc^2(pi f period) (2 Re H - |H|^2). behind: NULL, or a second loop of the same frames whose
+ * slopes are what the first one leaves, 1 - H = (1 - H_f) (1 - H_behind). */
+double loop_rejection(const loop_filter *f, const loop_filter *behind, double frequency);
 
 #endif

@@ -41,7 +41,7 @@ double rejection_at(const rejection *r, double f) {
     case REJECTION_TABLE:
         return table_at(r, f);
     case REJECTION_LOOP:
-        return loop_rejection(&r->loop, f);
+        return loop_rejection(&r->loop, r->behind.type != LOOP_OPEN ? &r->behind : NULL, f);
     default:
         return 1;
     }

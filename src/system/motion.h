@@ -23,7 +23,8 @@ typedef struct {
     double gain;                     /* of the integrator */
     int n;                           /* of a table: */
     const double *frequency, *power; /* [n] increasing [Hz]; |E|^2, constant beyond the ends */
-    loop_filter loop;                /* REJECTION_LOOP: that of loop_rejection */
+    loop_filter loop, behind;        /* REJECTION_LOOP: those of loop_rejection; type LOOP_OPEN:
+                                        there is none behind */
 } rejection;
 
 /* |E(f)|^2: share of the motion's power at a frequency [Hz] that is left. */

@@ -119,6 +119,8 @@ void sys_free(sys *s) {
     pupil_free(s->pupil);
     loop_free(&s->loop);
     loop_free(&s->low.loop);
+    loop_free(&s->fit.split.own);
+    loop_free(&s->fit.split.seen);
     free(s->fit.dir);
     free(s->fit.weight);
     for (int i = 0; s->fit.mirrors != NULL && i < s->fit.nmirror; i++)
@@ -219,6 +221,12 @@ double sys_area(const sys *s) {
 
 double sys_delay_of(const sys *s, const sensor *o) {
     return s->delay - o->late;
+}
+
+status sys_see_common(sys *s) {
+    split_control *c = &s->fit.split;
+    loop_free(&c->seen);
+    return c->copies > 2 ? loop_join(&s->loop, &c->own, &c->seen) : MOAO_OK;
 }
 
 int sys_low_modes(const sys *s) {

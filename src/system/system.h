@@ -68,6 +68,7 @@ typedef struct {
     double late;  /* what it measures is that much younger than what is as old as the loop's delay
                      [s]; 0 but for a sensor with a delay of its own */
     bool low;     /* of the low orders (low_control) */
+    int loop;     /* which of the loops its slopes have (sys_loop) */
     bool whole;   /* not the pupil's part of subapertures counts: the truth sensor */
     size_t first; /* position of its first slope in the measurement vector */
     sensor_noise noise;
@@ -90,8 +91,11 @@ typedef struct {
     bool on;
     bool residual; /* slopes as measured behind the common mirror, else pseudo-open-loop slopes */
     bool unknown;  /* a target's commands do not know those of the common mirror */
-    bool delayed;  /* the two have different delays: the second half of the sensors are the first
-                      ones once more, as old as the common mirror's commands have them */
+    int copies;    /* 0: one delay. 2: slopes of different times; the second half of the sensors are
+                      the first ones once more, as the common mirror's commands have them. 3: and
+                      again, as these were when residual slopes were measured behind it */
+    loop_filter own, seen;       /* where the common loop is closed (sys.loop): slopes of a target's
+                                    commands; those of the third copies */
     double shift[2], rot, scale; /* how sensors see the common mirror, against its model: [m],
                                     counterclockwise [rad], magnification */
 } split_control;
@@ -173,16 +177,26 @@ static inline bool sys_shares(const sys *s) {
 }
 /* Guide stars: sensors, those of another delay once. */
 static inline int sys_stars(const sys *s) {
-    return s->fit.split.delayed ? s->nsensor / 2 : s->nsensor;
+    return s->fit.split.copies > 0 ? s->nsensor / s->fit.split.copies : s->nsensor;
 }
-/* Delay of the common mirror of a split system [s]. */
+/* The i-th loop, 0 <= i < LOOPS; NULL: there is none, and where it is the first no other. */
+static inline const loop_filter *sys_loop(const sys *s, int i) {
+    const loop_filter *second = s->fit.split.on ? &s->fit.split.own : &s->low.loop,
+                      *f = i == 0   ? &s->loop
+                           : i == 1 ? second
+                                    : &s->fit.split.seen;
+    return f->type != LOOP_OPEN ? f : NULL;
+}
+/* Local. fit.split.seen, where it is needed, from the loops of both mirrors. MOAO_MEMORY. */
+status sys_see_common(sys *s);
+/* Delay of the common mirror of a split system in open loop [s]. */
 static inline double sys_common_delay(const sys *s) {
     return s->delay -
-           (s->fit.split.delayed ? s->sensors[s->nsensor / 2].late - s->sensors[0].late : 0);
+           (s->fit.split.copies > 0 ? s->sensors[sys_stars(s)].late - s->sensors[0].late : 0);
 }
 /* Their measurements. */
 static inline size_t sys_slopes(const sys *s) {
-    return s->fit.split.delayed ? s->m / 2 : s->m;
+    return s->fit.split.copies > 0 ? s->m / (size_t)s->fit.split.copies : s->m;
 }
 /* Whether commands of the low orders follow from those of one minimum-variance W. */
 static inline bool sys_low_follows(const sys *s) {

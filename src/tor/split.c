@@ -25,7 +25,7 @@ static bool are_same(const sys *s) {
 static size_t arrays(const sys *s, size_t width, size_t size[7]) {
     const split_control *c = &s->fit.split;
     const size_t v1 = (size_t)s->fit.mirrors[0].nact, v2 = (size_t)s->fit.mirrors[1].nact,
-                 m = s->m / (c->delayed ? 2 : 1);
+                 m = sys_slopes(s);
     const bool away = is_misplaced(c);
     size[0] = away ? m * v1 : 0;
     size[1] = away || c->residual ? m * v1 : 0;
@@ -70,7 +70,7 @@ status split_open(const sys *s, const command_matrix *of, size_t width, split_co
             TRY(ALLOC(*all[i], size[i], "commands behind a common mirror"));
     x->v1 = s->fit.mirrors[0].nact;
     x->v2 = s->fit.mirrors[1].nact;
-    x->m = (int64_t)s->m / (s->fit.split.delayed ? 2 : 1);
+    x->m = (int64_t)sys_slopes(s);
     TRY(ALLOC(x->pivot, (size_t)x->v1, "commands behind a common mirror"));
     TRY(fill_slopes(x));
     x->of = &x->copy;
@@ -145,7 +145,7 @@ static void feel(split_commands *x, const team *t, const double *w, int64_t ld) 
     if (x->q != NULL)
         memset(x->q, 0, (size_t)x->v1 * (size_t)x->v1 * sizeof *x->q);
     for (int64_t j = 0, n; of_x != NULL && j < (int64_t)x->s->m; j += n) {
-        const int64_t at = j < m ? j : j - m, left = m - at;
+        const int64_t at = j % m, left = m - at;
         n = left < (int64_t)x->width ? left : (int64_t)x->width;
         get_rows(x, t, w, ld, j, n);
         cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, x->v2, x->v1, (int)n,
@@ -199,9 +199,11 @@ status split_apply(split_commands *x, const team *t, engine *e, const double dir
     const split_control *c = &x->s->fit.split;
     const int64_t v1 = x->v1, own = t->row0 > v1 ? 0 : v1 - t->row0, /* rows of W1 here */
         mine = own < t->nlrow ? own : t->nlrow, rest = t->nlrow - mine,
-                  first = t->row0 > v1 ? t->row0 - v1 : 0, /* of the target's */
-        from = c->delayed ? x->m : 0,                      /* columns of s1 */
-        to = c->delayed && !c->unknown && !c->residual ? x->m : 0;
+                  first = t->row0 > v1 ? t->row0 - v1 : 0,  /* of the target's */
+        from = c->copies > 0 ? x->m : 0,                    /* columns of s1, */
+        to = c->residual   ? (c->copies > 2 ? 2 * x->m : 0) /* of those that X W1 has */
+             : !c->unknown ? from
+                           : 0;
     status st = MOAO_OK;
     fill_drop(x, dir);
     feel(x, t, w, ld);

@@ -8,7 +8,9 @@
  *
  * G, G': slopes of the common mirror by its model, and as the sensors see it. N: its shapes in the
  * target's direction, F the fit to the target's mirror. s1, s2: slopes as old as the delay of each
- * mirror; s is s1 where the target's commands know c1, else s2. Model section 6. */
+ * mirror, or with the weights of its loop; s is s1 where the target's commands know c1, else s2. Of
+ * residual slopes behind a closed loop s has both loops, as s1 was when s2 was measured. Model
+ * section 6. */
 #ifndef MOAO_SPLIT_H
 #define MOAO_SPLIT_H
 

@@ -396,10 +396,11 @@ static int64_t sampled(const tor *t, int k) {
  * system have different delays, those as old as its own. Whether to what is there. */
 static bool right_columns(const tor *t, int d, int64_t *j0, int64_t *end) {
     const split_control *c = &t->e.s->fit.split;
-    const bool own = c->on && d == t->e.s->fit.ndir;
-    *j0 = c->delayed && !own ? t->e.m / 2 : 0;
-    *end = c->delayed && own ? t->e.m / 2 : t->e.m;
-    return d > 0 && !(c->delayed && own);
+    const bool own = c->on && d == t->e.s->fit.ndir, several = c->copies > 0;
+    const int64_t n = (int64_t)sys_slopes(t->e.s);
+    *j0 = several && !own ? n : 0;
+    *end = !several ? t->e.m : own ? n : 2 * n;
+    return d > 0 && !(several && own);
 }
 
 /* Aims at direction d of the right-hand side of the k-th target; the last one of a split system is
@@ -431,6 +432,10 @@ static status right_side(tor *t, int k) {
     for (int64_t j = 0; j < m && t->raw; j += e->width)
         TRY(tor_raw_project(t, tor_target(t, k), j, engine_width(e, j, m), 1.0, 0.0, w + j * t->ld,
                             t->ld));
+    if (e->s->fit.split.copies > 2) { /* no direction has columns there */
+        const int64_t j0 = 2 * (int64_t)sys_slopes(e->s);
+        TRY(team_agree(&t->t, engine_zero(e, BACKEND_D, nlrow, m - j0, w + j0 * t->ld, t->ld)));
+    }
     for (int d = 0; d < e->ndir && !t->raw; d++) {
         int64_t j0, end;
         const bool added = right_columns(t, d, &j0, &end);

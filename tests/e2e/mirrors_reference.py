@@ -230,14 +230,60 @@ class Split:
             c += 0.5 * (W @ (s - self.real @ c + self.G @ c) - c)
         return c
 
-    def draw(self, t, instants, known=True, residual=False):
-        """Residual phases of the instants."""
-        phase, (s1, s2) = instants
-        x, W = self.target.x, self.target.reconstructor(t)
+    def fit(self):
+        """F: commands of a target's mirror fitted to a phase at the points."""
+        x = self.target.x
         A = self.own.shapes(x, (0., 0.))
         A = A - A.mean(axis=0)
         area = math.pi / 4 * self.target.diameter ** 2 * (1 - self.target.obscuration ** 2)
-        F = np.linalg.solve(A.T @ A / len(x) + self.own.held(area), A.T / len(x))
+        return np.linalg.solve(A.T @ A / len(x) + self.own.held(area), A.T / len(x))
+
+    def by_frames(self, t, count, seed, nframe, rate, loop, own, variants):
+        """Residual phases of the last frame: the common loop runs on residual slopes, frame by frame, behind which a target's commands
+        have slopes of frames before. loop: gain, frames (integrator, pseudo-open-loop slopes by its model); own: frames, gain of a leaky
+        filter; variants: (known, residual) of each result."""
+        c, x, rng = self.target, self.target.x, np.random.default_rng(seed)
+        phase, slopes, (gain, frames), (late, leak) = np.zeros((len(x), count)), [0.] * nframe, loop, own
+        places = [v.nodes(8) for v in c.sensors]
+        for l in c.layers:                                  # frame k is nframe - 1 - k frames before the last one
+            parts = [x + np.array(c.targets[t]) / ARCSEC * l.altitude]
+            parts += [v.on_layer(p[0], l.altitude) + l.wind * (nframe - 1 - k) / rate for k in range(nframe) for v, p in zip(c.sensors, places)]
+            at, p = np.cumsum([0] + [len(k) for k in parts]), np.concatenate(parts)
+            C = half_structure(p, p, l)
+            screen = np.linalg.cholesky(C - 1.01 * C.min() + 1e-12 * abs(C.min()) * np.eye(len(p))) @ rng.standard_normal((len(p), count))
+            phase += screen[:at[1]]
+            for k in range(nframe):
+                seen = []
+                for i, (_, weight, first) in enumerate(places):
+                    values = ARCSEC * screen[at[1 + k * len(places) + i]:at[2 + k * len(places) + i]]
+                    seen += [outlines.sums(values * weight[:, axis:axis + 1], first, 0) for axis in (0, 1)]
+                slopes[k] = slopes[k] + np.concatenate(seen)
+        root = np.linalg.cholesky(c.noise + 1e-30 * np.eye(len(c.noise)))
+        W1, W, F, N = self.shared.reconstructor(0), c.reconstructor(t), self.fit(), self.common.shapes(x, c.targets[t])
+        zero = np.zeros((len(W1), count))
+        shapes, commands = [zero] * frames, {v: np.zeros((len(W), count)) for v in variants}
+        kept = []                                           # slopes and the common mirror's shape of each frame
+        for k in range(nframe):
+            applied = shapes[-frames]
+            s = slopes[k] + root @ rng.standard_normal(slopes[k].shape)
+            left = s - self.real @ applied
+            shapes.append(shapes[-1] + gain * (W1 @ (left + self.G @ applied) - applied))
+            kept.append((left, applied))
+            for known, residual in variants:
+                if k < late:
+                    continue
+                left, then = kept[k - late]
+                pseudo = left + self.G @ then
+                c2 = W @ left if residual else W @ pseudo - (0 if known else F @ (N @ (W1 @ pseudo)))
+                commands[known, residual] = (1 - leak) * commands[known, residual] + leak * c2
+        own = self.own.shapes(x, (0., 0.))
+        return [phase - N @ applied - own @ (commands[known, residual] - (F @ (N @ applied) if known and not residual else 0))
+                for known, residual in variants]
+
+    def draw(self, t, instants, known=True, residual=False):
+        """Residual phases of the instants."""
+        phase, (s1, s2) = instants
+        x, W, F = self.target.x, self.target.reconstructor(t), self.fit()
         N = self.common.shapes(x, self.target.targets[t])
         c1, then = self.settle(s1), self.settle(s2)
         if residual:

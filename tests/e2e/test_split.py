@@ -11,7 +11,8 @@ import numpy as np
 
 from mirrors_reference import Mirror, Split
 from moao_case import moao, relative
-from test_mirrors import LAYERS, case, header, ring, rms, run
+from test_loop import loop, terms
+from test_mirrors import LAYERS, case, header, ring, rms, run, run_text
 
 FLOW = [(10, 0), (5, 15), (20, 10)]                         # m/s
 WIND = {"wind_speed": [math.hypot(*v) for v in FLOW], "wind_direction": [math.degrees(math.atan2(v[1], v[0])) for v in FLOW]}
@@ -51,12 +52,12 @@ class Values(unittest.TestCase):
                          ["split", "phase", 2, 0.8, 0.5, 0.006, 0.006, "pseudo_open", "known", 4])
 
     def test_screens(self):
-        """Slopes behind a common mirror that is not where its model has it, two delays, cone effect: the loop iterated on 2,000 drawn
+        """Slopes behind a common mirror that is not where its model has it, two delays, cone effect: the loop iterated on 1,200 drawn
         instants, within 4 standard errors, which are below 2 %."""
         away = {"shift": [0.1, -0.05], "rotation": 4, "scale": 1.03}
         truth = Split(split(**LITTLE), Mirror(3, 0.75, -300., 0.3), Mirror(4, 0.5, 0., 0.2), [((0, 0), 1.), ((20, 5), 2.)],
                       GROUND["delay"], (away["shift"], away["rotation"], away["scale"]))
-        instants = truth.instants(1, 2000, 20261127)
+        instants = truth.instants(1, 1200, 20261127)
         seen = []
         for keys in ({}, {"common": "unknown"}, {"slopes": "residual"}):
             got = rms(run(split(GROUND, **LITTLE, split={**away, **keys})))[1]
@@ -70,6 +71,113 @@ class Values(unittest.TestCase):
         placed = rms(run(split(GROUND, **LITTLE)))[1]
         self.assertGreater(seen[0] / placed, 1.02)
         self.assertGreater(min(abs(a / b - 1) for a, b in ((seen[0], seen[1]), (seen[0], seen[2]))), 0.01)
+
+
+# two natural stars, layers at two altitudes
+AIR = {"r0": 0.15, "layers": {"altitude": [0, 6000], "fraction": [0.6, 0.4], "L0": 25, "wind_speed": [14, 25], "wind_direction": [20, 110]}}
+FEW = {**LITTLE, "sensors": ring(2, 25, 20, 4, 2e-3)}
+SHAPES = {k: v for k, v in GROUND.items() if k != "delay"}
+
+
+def closed(kind, gain, frames, rate, late=None, leak=1):
+    return loop(kind, gain, frames, rate) + ([] if late is None else ["loop.target.frames=%g" % late]) + ["loop.target.gain=%g" % leak]
+
+
+class Closed(unittest.TestCase):
+    def test_by_frames(self):
+        """The common loop runs frame by frame on residual slopes of drawn screens, a target's commands have earlier frames: within 4 standard
+        errors, which are below 2 %; with a model error of the common mirror, within 2 % of the wavefront error more."""
+        c = {**split(SHAPES, **FEW), "atmosphere": {"profiles": [AIR]}}
+        wide = list(zip(FEW["optimise"]["list"], FEW["optimise"]["weights"]))
+        variants = {(True, False): {}, (False, False): {"common": "unknown"}, (False, True): {"slopes": "residual"}}
+        for away, placed, frames, late, leak in (({}, ((0., 0.), 0., 1.), 2, 3, 1), ({"shift": [0.1, 0], "rotation": 3}, ((0.1, 0.), 3., 1.), 1, 2, 0.6)):
+            truth = Split(c, Mirror(3, 0.75, -300., 0.3), Mirror(4, 0.5), wide, [0, 0], placed, per_pitch=3)
+            some = [v for v in variants if not (away and v[1])]
+            for v, phase in zip(some, truth.by_frames(1, 1200, 20261127, 18, 200, (0.4, frames), (late, leak), some)):
+                got = rms(run({**c, "split": {**away, **variants[v]}}, *closed("integrator", 0.4, frames, 200, late, leak)))[1]
+                square = ((phase - phase.mean(axis=0)) ** 2).mean(axis=0)
+                mean, error = square.mean(), square.std() / math.sqrt(len(square))
+                print("%-50s %.2f nm, by frames %.2f +- %.2f" % ({**away, **variants[v]}, got, 1e9 * math.sqrt(mean),
+                                                               1e9 * error / 2 / math.sqrt(mean)))
+                self.assertLess(error / mean, 0.02)
+                self.assertLess(abs((got * 1e-9) ** 2 - mean), 4 * error + (0.04 * mean if away else 0))
+                still = rms(run({**c, "split": {**away, **variants[v]}}))[1]
+                self.assertGreater(abs((still * 1e-9) ** 2 - mean), 20 * error)
+
+    def test_identities(self):
+        """Two mirrors of the same actuators: MOAO with the target's filter, its noise too, whose common frames cancel. Gain 1 of a leaky
+        loop: the two delays of an open one. Without wind noise alone changes. Ranks, a run that is started from its effective.yaml."""
+        c = {**LITTLE, "sensors": ring(2, 25, 20, 4) + [{k: v for k, v in s.items() if k not in ("noise_variance", "lgs_depth")} | {"lgs_return": 5e5}
+                                                        for s in ring(1, 18, 250, 4, type="lgs", altitude=90000)]}
+        terms_ = {"output": {"psf": "none", "budget": "terms"}}
+        single = {k: c[k] for k in ("diameter", "nssp", "sensors", "targets")}
+        alone = run({**case(**single, profile=PROFILE, reconstructor={"fit": "phase"}), **terms_}, *loop("leaky", 0.7, 3, 300))
+        same = run({**split({"pitch": 0.5}, **c), **terms_}, *closed("integrator", 0.4, 2, 300, 3, 0.7))
+        self.assertLess(relative(same.quantity("VARIANCE"), alone.quantity("VARIANCE")), 1e-9)
+        for k in ("NOISE", "STAR"):
+            np.testing.assert_allclose(same.table("TARGETS")["WFE_%s_LONG" % k], alone.table("TARGETS")["WFE_%s_LONG" % k], rtol=1e-6)
+        for keys in ({}, {"common": "unknown"}, {"slopes": "residual"}):
+            # residual slopes are not the same: in an open loop they have no delay of the common mirror
+            for of, first, second in () if "slopes" in keys else ((LITTLE, 2, 1), (LITTLE, 1, 1)):
+                two = run(split({**GROUND, "delay": [first / 250, second / 250]}, **of, split=keys))
+                one = run(split(SHAPES, **of, split=keys), *closed("leaky", 1, first, 250, second))
+                self.assertLess(relative(one.quantity("VARIANCE"), two.quantity("VARIANCE")), 1e-9)
+            calm = {**split(SHAPES, **LITTLE, split=keys), "atmosphere": {"profiles": [LAYERS]}, **terms_}
+            a, b = run(calm), run(calm, *closed("integrator", 0.5, 2, 500))
+            for k in ("TOMO", "FIT", "LAG"):
+                np.testing.assert_allclose(terms(b)[k], terms(a)[k], atol=1e-5)
+            np.testing.assert_allclose((b.table("TARGETS")["WFE_STAR_LONG"] ** 2).sum(axis=-1), b.table("TARGETS")["WFE_NOISE_LONG"] ** 2, rtol=1e-6)
+            self.assertGreater(relative(b.quantity("VARIANCE"), a.quantity("VARIANCE")), 1e-4)
+        words = closed("integrator", 0.5, 2, 400, 3)
+        wind = split(SHAPES, **LITTLE, split=keys)
+        one, other = run(wind, *words), run(wind, *words, "compute.targets_per_chunk=1", ranks=2)
+        self.assertLess(relative(other.quantity("VARIANCE"), one.quantity("VARIANCE")), 1e-9)
+        with open(one.path("effective.yaml"), encoding="utf-8") as f:
+            self.assertLess(relative(run_text(f.read()).quantity("VARIANCE"), one.quantity("VARIANCE")), 1e-12)
+        self.assertEqual([header(one, k) for k in ("LOOP", "LOOPFRMS", "TARFRMS", "TARGAIN", "SPLSLOPE")], ["integrator", 2, 3, 1, "residual"])
+
+    def test_optimal(self):
+        """The gain of the common loop that is found, and vibrations by what is left of both mirrors."""
+        c = {**split(SHAPES, **FEW, split={"slopes": "residual"}), "atmosphere": {"profiles": [AIR]}}
+        words = closed("integrator", 0.5, 2, 200, 3) + ["output.budget=none"]
+        best = run(c, *words, "loop.gain=optimal")
+        gain, least = header(best, "LOOPGAIN"), best.quantity("VARIANCE")[:, 0, 0].mean()
+        for other in (0.85, 1.15):
+            self.assertGreater(run(c, *words, "loop.gain=%.6f" % (other * gain)).quantity("VARIANCE")[:, 0, 0].mean(), least * (1 + 1e-5))
+        self.assertLess(relative(run(c, *words, "loop.gain=%.6f" % gain).quantity("VARIANCE"), best.quantity("VARIANCE")), 1e-9)
+        z = np.exp(-2j * math.pi * 10 / 200)                    # of a line of 10 Hz
+        first, late, box = 0.5 * z ** 2 / (1 - z + 0.5 * z ** 2), z ** 3, np.sinc(10 / 200)
+        for keys, h in ((["split.slopes=residual"], 1 - (1 - first) * (1 - late)), ([], late), (["split.common=unknown"], first)):
+            told = moao("check", self.file({**c, "errors": {"vibrations": {"frequency": [10], "x": [6], "y": [8]}}}), *words,
+                        "split.slopes=pseudo_open", *keys).stdout
+            got = " ".join(told.split()).split("6 x 8 mas rms, of which the loop leaves ")[1].split()
+            share = math.sqrt(1 - box ** 2 * (2 * h.real - abs(h) ** 2))
+            np.testing.assert_allclose([float(got[0]), float(got[2])], [6 * share, 8 * share], rtol=2e-3)
+
+    def file(self, c):
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        path = os.path.join(tmp.name, "case.yaml")
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(c, f)
+        return path
+
+    def test_refusals(self):
+        """What does not go together, with the key, in one line; what is told."""
+        path, words = self.file(split(SHAPES, **LITTLE)), closed("integrator", 0.5, 2, 500, 3)
+        for more, told in ((["mirrors.delay=3 ms"], "mirrors.delay: with loop.type: integrator"), (["loop.target.gain=0"], "loop.target.gain"),
+                           (["loop.target.gain=1.5"], "loop.target.gain"), (["loop.target.frames=0.5"], "loop.target.frames"),
+                           (["loop.type=open"], "loop.target.frames: of the mirrors of targets"),
+                           (["loop.delay=1 ms"], "loop.delay: with loop.type: integrator"),
+                           (["split.shift=[0.1, 0]", "split.slopes=residual"], "split.slopes: residual with loop.type: integrator"),
+                           (["compute.backend=gpu"], "computed on CPUs")):
+            p = moao("check", path, *words, *more, check=False)
+            self.assertEqual((p.returncode, len(p.stderr.strip().splitlines())), (2, 1), p.stderr)
+            self.assertIn(told, p.stderr)
+        told = " ".join(moao("check", path, *words, "loop.target.gain=0.5").stdout.split())
+        for some in ("2 directions, in closed loop", "3 frames old, leaky with gain 0.5", "integrator, gain 0.5 (stable below 1), 2 frames at 500 Hz"):
+            self.assertIn(some, told)
+
 
 class Identities(unittest.TestCase):
     def test_identities(self):
@@ -90,7 +198,7 @@ class Identities(unittest.TestCase):
         away = {"shift": [0.1, 0], "rotation": 2}
         for keys in (away, {**away, "slopes": "residual"}):
             alone = run(split(GROUND, **LITTLE, split=keys), "compute.verify=full")
-            for ranks, words in ((2, []), (3, ["compute.targets_per_chunk=1"])):
+            for ranks, words in ((3, ["compute.targets_per_chunk=1"]),):
                 other = run(split(GROUND, **LITTLE, split=keys), "compute.verify=full", *words, ranks=ranks)
                 self.assertLess(relative(other.quantity("VARIANCE"), alone.quantity("VARIANCE")), 1e-9)
 

@@ -137,7 +137,7 @@ typedef struct {
 static void make(bool gradient, const loop_filter *f, double delay, covariances *c) {
     case_sys(8, 0.2, 8, NSENSOR, sensors, &c->s);
     case_profile(2, turbulence, &c->p);
-    c->p.loop = f;
+    c->p.loop[0] = f;
     c->s.delay = delay;
     c->s.ts.gradient = gradient;
     for (int w = 0; w < NSENSOR; w++) {
@@ -244,7 +244,7 @@ static void test_sums(void **state) {
         double *cmm = filled(&c, 'm'), largest = 0;
         for (size_t i = 0; i < m; i++)
             largest = fmax(largest, cmm[i * (m + 1)]);
-        c.p.loop = NULL;
+        c.p.loop[0] = NULL;
         for (int n = 0; n < (gradient ? 10 : 300); n++) {
             const size_t i = (size_t)case_random(0, (double)m),
                          j = (size_t)case_random(0, (double)m);
@@ -265,7 +265,7 @@ static void test_sums(void **state) {
             }
             assert_true(fabs(cmm[i + j * m] - sum) < (gradient ? 3e-4 : 1e-8) * largest);
         }
-        c.p.loop = &f;
+        c.p.loop[0] = &f;
         free(cmm);
         drop(&c);
         drop(&few);
@@ -341,7 +341,7 @@ static void test_rejection(void **state) {
     for (int type = LOOP_INTEGRATOR; type <= LOOP_LEAKY; type++)
         for (double frames = 1; frames < 3; frames += 0.6) {
             loop_filter f = filter(type, 0.35, frames, 200);
-            near(loop_rejection(&f, 0), 0, 0);
+            near(loop_rejection(&f, NULL, 0), 0, 0);
             for (double at = 1; at < 150; at *= 3) {
                 double re = 0, im = 0;
                 const double x = M_PI * at * f.period, box = sin(x) / x;
@@ -349,7 +349,8 @@ static void test_rejection(void **state) {
                     re += f.h[k] * cos(2 * x * k);
                     im -= f.h[k] * sin(2 * x * k);
                 }
-                near(loop_rejection(&f, at), 1 - box * box * (2 * re - re * re - im * im), 1e-5);
+                near(loop_rejection(&f, NULL, at), 1 - box * box * (2 * re - re * re - im * im),
+                     1e-5);
             }
             loop_free(&f);
         }
