@@ -2,74 +2,42 @@
  * first [nt + 1] and perm [n] of the layout, kind and rank of each tile of each block column, of
  * each block column u, v and the block on the diagonal, the sum. */
 #include "internal.h"
+#include "linalg/core/number_file.h"
 #include "moao/tlr_file.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <stdlib.h>
 
-static const char magic[8] = "MOAOTLR";
-enum { VERSION = 1, ORDER = 0x01020304, BLOCK = 1 << 16 };
+enum { VERSION = 1, BLOCK = 1 << 16 };
+#define WHAT "a tile low-rank matrix"
 
+/* After the two words that say what it is. */
 typedef struct {
-    char magic[8];
-    uint32_t version, order; /* of bytes */
     int64_t n, nt, width, factor;
     double tau;
     uint64_t seed;
 } head;
 
 typedef struct {
-    FILE *f;
-    const char *path;
-    uint64_t sum;
-    bool writing;
+    number_file f;
     double *host; /* [BLOCK] */
 } stream;
-
-/* Words in turn: each changes the sum in another way at another place (Fowler, Noll and Vo's, by
- * words). */
-static void add(stream *s, const void *data, size_t words) {
-    const char *p = data;
-    for (size_t i = 0; i < words; i++) {
-        uint64_t w;
-        memcpy(&w, p + 8 * i, 8);
-        s->sum = (s->sum ^ w) * 0x100000001b3u;
-        s->sum ^= s->sum >> 29;
-    }
-}
-
-static status transfer(stream *s, void *data, size_t words) {
-    if (s->writing) {
-        add(s, data, words);
-        if (fwrite(data, 8, words, s->f) != words)
-            return status_fail(MOAO_IO, "%s: cannot be written: %s", s->path, strerror(errno));
-        return MOAO_OK;
-    }
-    if (fread(data, 8, words, s->f) != words)
-        return status_fail(MOAO_IO, "%s: cannot be read: %s", s->path,
-                           ferror(s->f) ? strerror(errno) : "it ends before its end");
-    add(s, data, words);
-    return MOAO_OK;
-}
 
 /* Numbers between the file and the backend's memory; those read have to be finite. */
 static status numbers(stream *s, const tlr *a, double *there, int64_t count) {
     status st = MOAO_OK;
     for (int64_t i = 0; i < count; i += BLOCK) {
         const int64_t now = count - i < BLOCK ? count - i : BLOCK, bytes = 8 * now;
-        if (s->writing) {
+        if (s->f.writing) {
             TRY(a->be->copy(a->ctx, s->host, bytes, there + i, bytes, bytes, 1));
             TRY(a->be->sync(a->ctx));
         }
-        TRY(transfer(s, s->host, (size_t)now));
-        for (int64_t k = 0; !s->writing && k < now; k++)
+        TRY(number_file_words(&s->f, s->host, (size_t)now));
+        for (int64_t k = 0; !s->f.writing && k < now; k++)
             if (!isfinite(s->host[k]))
-                TRY(status_fail(MOAO_INPUT, "%s: a number of its tiles is %g", s->path,
+                TRY(status_fail(MOAO_INPUT, "%s: a number of its tiles is %g", s->f.path,
                                 s->host[k]));
-        if (!s->writing) {
+        if (!s->f.writing) {
             TRY(a->be->copy(a->ctx, there + i, bytes, s->host, bytes, bytes, 1));
             TRY(a->be->sync(a->ctx));
         }
@@ -99,7 +67,7 @@ static status tiles(stream *s, const tlr *a, const panel *p) {
             tlr_tile *t = panel_tile(p, i, k);
             const int64_t m = tlr_extent(a->rows, i), n = tlr_extent(a->cols, k);
             int32_t word[2] = {(int32_t)t->kind, t->rank};
-            TRY(transfer(s, word, 1));
+            TRY(number_file_words(&s->f, word, 1));
             const int64_t most = word[0] == TLR_EMPTY   ? 0
                                  : word[0] == TLR_DENSE ? n
                                  : m > n                ? m
@@ -107,8 +75,8 @@ static status tiles(stream *s, const tlr *a, const panel *p) {
             if (word[0] < TLR_EMPTY || word[0] > TLR_DENSE || word[1] < 0 || word[1] > most ||
                 (word[0] == TLR_DENSE && word[1] != n))
                 TRY(status_fail(MOAO_INPUT, "%s: tile (%lld, %lld) has kind %d and rank %d",
-                                s->path, (long long)i, (long long)k, (int)word[0], (int)word[1]));
-            if (!s->writing)
+                                s->f.path, (long long)i, (long long)k, (int)word[0], (int)word[1]));
+            if (!s->f.writing)
                 *t = (tlr_tile){.kind = (tlr_kind)word[0], .rank = word[1], .dropped = NAN};
         }
 done:
@@ -116,8 +84,9 @@ done:
 }
 
 /* All after the layout; of a matrix that is read, room is taken when its ranks are known to fit
- * into what is left of the file, `rest` bytes. */
-static status matrix(stream *s, tlr *a, int64_t rest) {
+ * into what is left of the file. */
+static status matrix(stream *s, tlr *a) {
+    const int64_t rest = s->f.left;
     double need = 8;
     status st = MOAO_OK;
     for (int64_t q = 0; q < a->panels; q++)
@@ -127,12 +96,12 @@ static status matrix(stream *s, tlr *a, int64_t rest) {
         const int64_t some = count_of(a, p, 0) + count_of(a, p, 1) + p->width * p->width;
         need += 8 * ((double)some + (double)(p->r1 - p->r0) * (double)(p->c1 - p->c0));
     }
-    if (!s->writing && need != (double)rest)
+    if (!s->f.writing && need != (double)rest)
         return status_fail(MOAO_INPUT, "%s: its tiles take %.0f bytes, and it has %.0f for them",
-                           s->path, need, (double)rest);
+                           s->f.path, need, (double)rest);
     for (int64_t q = 0; q < a->panels; q++) {
         panel *p = a->panel + q;
-        if (!s->writing)
+        if (!s->f.writing)
             TRY(tlr_panel_reserve(a, q));
         TRY(numbers(s, a, p->u, count_of(a, p, 0)));
         TRY(numbers(s, a, p->v, count_of(a, p, 1)));
@@ -142,45 +111,26 @@ done:
     return st;
 }
 
-static status begin(stream *s, const char *path, bool writing) {
-    status st;
-    *s = (stream){.path = path, .sum = 0xcbf29ce484222325u, .writing = writing};
-    TRY(ALLOC(s->host, BLOCK, "a part of a file"));
-    s->f = fopen(path, writing ? "wb" : "rb");
-    if (!s->f)
-        st = status_fail(MOAO_IO, "%s: cannot be %s: %s", path, writing ? "written" : "read",
-                         strerror(errno));
-done:
-    return st;
-}
-
 static status write_all(stream *s, const tlr *a) {
-    head h = {.version = VERSION,
-              .order = ORDER,
-              .n = a->rows->n,
+    head h = {.n = a->rows->n,
               .nt = a->rows->nt,
               .width = a->o.width,
               .factor = a->factor,
               .tau = a->o.tau,
               .seed = a->o.seed};
     status st;
-    memcpy(h.magic, magic, sizeof magic);
-    TRY(transfer(s, &h, sizeof h / 8));
-    TRY(transfer(s, a->rows->first, (size_t)h.nt + 1));
-    TRY(transfer(s, a->rows->perm, (size_t)h.n));
-    TRY(matrix(s, (tlr *)a, 0)); /* which is not changed by writing */
-    uint64_t sum = s->sum;
-    TRY(transfer(s, &sum, 1));
-    if (fflush(s->f) != 0 || fsync(fileno(s->f)) != 0)
-        st = status_fail(MOAO_IO, "%s: cannot be written: %s", s->path, strerror(errno));
+    TRY(number_file_head(&s->f, "MOAOTLR", VERSION, WHAT));
+    TRY(number_file_words(&s->f, &h, sizeof h / 8));
+    TRY(number_file_words(&s->f, a->rows->first, (size_t)h.nt + 1));
+    TRY(number_file_words(&s->f, a->rows->perm, (size_t)h.n));
+    TRY(matrix(s, (tlr *)a)); /* which is not changed by writing */
+    st = number_file_finish(&s->f);
 done:
     return st;
 }
 
 status moao_tlr_save(const tlr *a, const char *path) {
-    const size_t size = strlen(path) + sizeof ".part";
     stream s = {0};
-    char *part = NULL;
     status st;
     if (!a->symmetric || a->spread || a->o.fp32)
         return status_fail(
@@ -190,37 +140,23 @@ status moao_tlr_save(const tlr *a, const char *path) {
             path);
     if (a->o.host)
         return status_fail(MOAO_INPUT, "%s: a factor in the host's memory is not saved", path);
-    TRY(ALLOC(part, size, "a name of a file"));
-    snprintf(part, size, "%s.part", path);
-    TRY(begin(&s, part, true));
+    TRY(ALLOC(s.host, BLOCK, "a part of a file"));
+    TRY(number_file_create(&s.f, path));
     st = write_all(&s, a);
-    if (fclose(s.f) != 0 && st == MOAO_OK)
-        st = status_fail(MOAO_IO, "%s: cannot be written: %s", path, strerror(errno));
-    if (st == MOAO_OK && rename(part, path) != 0)
-        st = status_fail(MOAO_IO, "%s: cannot be written: %s", path, strerror(errno));
-    if (st != MOAO_OK)
-        remove(part);
 done:
-    free(part), free(s.host);
+    number_file_close(&s.f);
+    free(s.host);
     return st;
 }
 
 /* A head that a file of so many bytes may have. */
 static status check_head(const stream *s, const head *h, int64_t size) {
-    if (memcmp(h->magic, magic, sizeof magic) != 0)
-        return status_fail(MOAO_INPUT, "%s: no file of a tile low-rank matrix", s->path);
-    if (h->order != ORDER)
-        return status_fail(MOAO_INPUT, "%s: written by a machine with another order of bytes",
-                           s->path);
-    if (h->version != VERSION)
-        return status_fail(MOAO_INPUT, "%s: of version %u, this library reads version %d", s->path,
-                           (unsigned)h->version, VERSION);
     if (h->n < 0 || h->n > size / 8 || h->n > INT32_MAX || h->nt < (h->n > 0) || h->nt > h->n ||
         h->width < 1 || (h->factor & ~1) || !(h->tau >= 0 && isfinite(h->tau)))
         return status_fail(MOAO_INPUT,
                            "%s: %lld rows, %lld tiles and block columns of %lld do not fit %lld "
                            "bytes",
-                           s->path, (long long)h->n, (long long)h->nt, (long long)h->width,
+                           s->f.path, (long long)h->n, (long long)h->nt, (long long)h->width,
                            (long long)size);
     return MOAO_OK;
 }
@@ -229,12 +165,10 @@ static status check_head(const stream *s, const head *h, int64_t size) {
 static status read_layout(stream *s, const head *h, tlr_layout *l) {
     char *seen = NULL;
     status st;
-    TRY(ALLOC(l->first, (size_t)h->nt + 1, "tile boundaries"));
-    TRY(ALLOC(l->perm, (size_t)h->n + 1, "order of rows"));
     TRY(ALLOC(seen, (size_t)h->n + 1, "order of rows"));
     l->n = h->n, l->nt = h->nt;
-    TRY(transfer(s, l->first, (size_t)h->nt + 1));
-    TRY(transfer(s, l->perm, (size_t)h->n));
+    TRY(number_file_array(&s->f, &l->first, h->nt + 1));
+    TRY(number_file_array(&s->f, &l->perm, h->n));
     bool good = l->first[0] == 0 && l->first[h->nt] == h->n;
     for (int64_t i = 0; i < h->nt; i++)
         good = good && l->first[i + 1] > l->first[i] && l->first[i + 1] <= h->n;
@@ -244,7 +178,7 @@ static status read_layout(stream *s, const head *h, tlr_layout *l) {
             seen[l->perm[i]] = 1;
     }
     if (!good)
-        st = status_fail(MOAO_INPUT, "%s: its tiles or the order of its rows are none", s->path);
+        st = status_fail(MOAO_INPUT, "%s: its tiles or the order of its rows are none", s->f.path);
 done:
     free(seen);
     return st;
@@ -260,37 +194,26 @@ static status check_tiles(const stream *s, const head *h, const tlr_layout *l, i
     for (int64_t k = 0; k < l->nt; k += step)
         words += k + step < l->nt ? (double)step * (double)(l->nt - k - step) : 0;
     if (8 * words > (double)rest)
-        return status_fail(MOAO_INPUT, "%s: %.0f tiles in %.0f bytes: it is cut short", s->path,
+        return status_fail(MOAO_INPUT, "%s: %.0f tiles in %.0f bytes: it is cut short", s->f.path,
                            words, (double)rest);
     return MOAO_OK;
 }
 
 static status read_all(stream *s, const backend *be, backend_ctx *ctx, tlr_layout *layout,
                        tlr **out, bool *factor, double *tau) {
-    struct stat about;
     head h;
     status st;
-    if (fstat(fileno(s->f), &about) != 0 || !S_ISREG(about.st_mode))
-        return status_fail(MOAO_IO, "%s: cannot be read: no file", s->path);
-    if (about.st_size < (int64_t)sizeof h)
-        return status_fail(MOAO_INPUT, "%s: no file of a tile low-rank matrix", s->path);
-    TRY(transfer(s, &h, sizeof h / 8));
-    TRY(check_head(s, &h, about.st_size));
-    const int64_t rest = (int64_t)about.st_size - (int64_t)sizeof h - 8 * (h.n + h.nt + 1);
-    if (rest < 8)
-        TRY(status_fail(MOAO_INPUT, "%s: it is cut short", s->path));
+    TRY(number_file_head(&s->f, "MOAOTLR", VERSION, WHAT));
+    TRY(number_file_words(&s->f, &h, sizeof h / 8));
+    TRY(check_head(s, &h, s->f.size));
     TRY(read_layout(s, &h, layout));
-    TRY(check_tiles(s, &h, layout, rest));
+    TRY(check_tiles(s, &h, layout, s->f.left));
     const tlr_options o = {.tau = h.tau, .cut = -1, .width = h.width, .seed = h.seed};
     TRY(tlr_new(be, ctx, layout, layout, true, &o, out));
     (*out)->factor = *factor = h.factor == 1;
     *tau = h.tau;
-    TRY(matrix(s, *out, rest));
-    const uint64_t sum = s->sum;
-    uint64_t told;
-    TRY(transfer(s, &told, 1));
-    if (told != sum)
-        st = status_fail(MOAO_INPUT, "%s: its sum is wrong: it is damaged", s->path);
+    TRY(matrix(s, *out));
+    st = number_file_finish(&s->f);
 done:
     return st;
 }
@@ -299,15 +222,15 @@ status moao_tlr_load(const backend *be, backend_ctx *ctx, const char *path, tlr_
                      tlr **out, bool *factor, double *tau) {
     bool unread;
     double none;
-    stream s;
+    stream s = {0};
     status st;
     *layout = (tlr_layout){0};
     *out = NULL;
-    TRY(begin(&s, path, false));
+    TRY(ALLOC(s.host, BLOCK, "a part of a file"));
+    TRY(number_file_open(&s.f, path));
     st = read_all(&s, be, ctx, layout, out, factor ? factor : &unread, tau ? tau : &none);
 done:
-    if (s.f)
-        fclose(s.f);
+    number_file_close(&s.f);
     free(s.host);
     if (st != MOAO_OK) {
         tlr_close(*out);
