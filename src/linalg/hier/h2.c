@@ -9,18 +9,10 @@ enum { FROM_X, FROM_UP, FROM_DOWN };
 /* --- pairs
  * ----------------------------------------------------------------------------------------- */
 
-/* Number of the block of the pair (b, a) among the items of list b. */
-static int64_t block_of(const lists *l, const int64_t *block, int64_t b, int64_t a) {
-    int64_t e = l->first[b];
-    while (l->item[e] != a)
-        e++;
-    return block[e];
-}
-
 /* Pairs first .. last of nodes as blocks, each once; the numbers within a level begin at `offset`.
  */
-static status number_pairs(const lists *l, int64_t *block, int64_t first, int64_t last,
-                           pair_blocks *b) {
+static status number_pairs(const lists *l, const int64_t *partner, int64_t *block, int64_t first,
+                           int64_t last, pair_blocks *b) {
     status st;
     int64_t n = 0;
     for (int64_t a = first; a < last; a++)
@@ -34,27 +26,35 @@ static status number_pairs(const lists *l, int64_t *block, int64_t first, int64_
                 b->row[n] = a - first, b->col[n] = l->item[e] - first;
                 block[e] = n++;
             } else {
-                block[e] = block_of(l, block, l->item[e], a);
+                block[e] = block[partner[e]];
             }
 done:
     return st;
 }
 
-static status find_pairs(h2 *h, const hier_source *s) {
+status h2_number_pairs(h2 *h, const char *who) {
     const int levels = h->t.levels;
+    int64_t *far = NULL, *near = NULL;
     status st;
-    TRY(tree_pairs(&h->t, h->f.o.eta, s, &h->far_of, &h->near_of));
+    TRY(lists_partners(&h->far_of, who, &far));
+    TRY(lists_partners(&h->near_of, who, &near));
     TRY(ALLOC(h->far_block, (unsigned long)h->far_of.first[h->far_of.count], "pairs of nodes"));
     TRY(ALLOC(h->near_block, (unsigned long)h->near_of.first[h->near_of.count], "pairs of nodes"));
     h->top = levels + 1;
     for (int l = levels; l >= 0; l--) {
-        TRY(number_pairs(&h->far_of, h->far_block, tree_node(l, 0), tree_node(l + 1, 0),
+        TRY(number_pairs(&h->far_of, far, h->far_block, tree_node(l, 0), tree_node(l + 1, 0),
                          h->far + l));
         h->top = h->far[l].count > 0 ? l : h->top;
     }
-    TRY(number_pairs(&h->near_of, h->near_block, 0, tree_nodes(levels), &h->near));
+    TRY(number_pairs(&h->near_of, near, h->near_block, 0, tree_nodes(levels), &h->near));
 done:
+    free(far), free(near);
     return st;
+}
+
+static status find_pairs(h2 *h, const hier_source *s) {
+    const status st = tree_pairs(&h->t, h->f.o.eta, s, &h->far_of, &h->near_of);
+    return st != MOAO_OK ? st : h2_number_pairs(h, "an H2 matrix");
 }
 
 /* --- launches of a product
@@ -189,7 +189,7 @@ static void clear(h2 *h) {
     h->near.s = NULL;
 }
 
-static void close_h2(format *f) {
+void h2_close(format *f) {
     h2 *h = (h2 *)f;
     clear(h);
     for (int l = 0; l < NESTED_LEVELS; l++)
@@ -270,7 +270,7 @@ static status open_h2(const backend *be, backend_ctx *ctx, const hier_source *s,
     TRY(load(&h->f, s));
 done:
     if (st != MOAO_OK && *out) {
-        close_h2(*out);
+        h2_close(*out);
         *out = NULL;
     }
     return st;
@@ -374,8 +374,9 @@ const hier_table hier_h2 = {.kind = HIER_H2,
                             .bytes = bytes,
                             .open = open_h2,
                             .load = load,
-                            .close = close_h2,
+                            .close = h2_close,
                             .workspace = workspace,
                             .apply = apply,
                             .compress = h2_compress,
+                            .store = h2_store,
                             .parts = parts};

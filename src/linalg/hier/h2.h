@@ -46,6 +46,10 @@ status h2_dense_blocks(h2 *h, const hier_source *s);
  * device. */
 status h2_gather(const h2 *h, const hier_source *s, pair_blocks *b, const int64_t *first,
                  const int64_t *size, const int *index, pack *args);
+/* Blocks of the pairs in far_of and near_of, and `top`. MOAO_INPUT: as lists_partners. */
+status h2_number_pairs(h2 *h, const char *who);
+status h2_store(format **f, hier_file *file); /* h2_file.c */
+void h2_close(format *f);
 status h2_plan(h2 *h); /* launches and statistics, after ranks have changed */
 status h2_compress(format *f, double tol, char weights, int samples); /* h2_compress.c */
 /* Its bases and far blocks, without h2_plan: HSS matrices use it too (hss_compress.c). */

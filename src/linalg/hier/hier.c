@@ -6,7 +6,7 @@
 
 static const hier_table *const known[] = {&hier_dense, &hier_toeplitz, &hier_hss, &hier_h2};
 
-static const hier_table *table_of(hier_kind kind) {
+const hier_table *hier_table_of(hier_kind kind) {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i]->kind == kind)
             return known[i];
@@ -31,7 +31,7 @@ static status check_shape(const hier_source *s) {
 }
 
 static status check_source(const backend *be, const hier_source *s, const hier_options *o) {
-    if (!table_of(o->kind))
+    if (!hier_table_of(o->kind))
         return status_fail(MOAO_INPUT, "format %d is not part of this library", (int)o->kind);
     if (o->type != BACKEND_D && o->type != BACKEND_S)
         return status_fail(MOAO_INPUT, "a format has numbers of type D or S");
@@ -46,7 +46,7 @@ static status check_source(const backend *be, const hier_source *s, const hier_o
 status hier_bytes(const backend *be, const hier_source *s, const hier_options *o, size_t *bytes,
                   size_t *most_work) {
     const status st = check_source(be, s, o);
-    return st != MOAO_OK ? st : table_of(o->kind)->bytes(be, s, o, bytes, most_work);
+    return st != MOAO_OK ? st : hier_table_of(o->kind)->bytes(be, s, o, bytes, most_work);
 }
 
 status hier_open(const backend *be, backend_ctx *ctx, const hier_source *s, const hier_options *o,
@@ -54,7 +54,7 @@ status hier_open(const backend *be, backend_ctx *ctx, const hier_source *s, cons
     status st;
     *out = NULL;
     TRY(check_source(be, s, o));
-    TRY(table_of(o->kind)->open(be, ctx, s, o, out));
+    TRY(hier_table_of(o->kind)->open(be, ctx, s, o, out));
     st = hier_finite(*out);
 done:
     if (st != MOAO_OK) {

@@ -79,7 +79,7 @@ static void count(hss *h) {
     info->flops = plan_flops(&h->straight);
 }
 
-static void close_hss(format *f) {
+void hss_close(format *f) {
     hss *h = (hss *)f;
     hss_clear(h);
     tree_free(&h->t);
@@ -208,7 +208,7 @@ static status open_hss(const backend *be, backend_ctx *ctx, const hier_source *s
     TRY(load(&h->f, s));
 done:
     if (st != MOAO_OK && *out) {
-        close_hss(*out);
+        hss_close(*out);
         *out = NULL;
     }
     return st;
@@ -310,11 +310,12 @@ const hier_table hier_hss = {.kind = HIER_HSS,
                              .bytes = bytes,
                              .open = open_hss,
                              .load = load,
-                             .close = close_hss,
+                             .close = hss_close,
                              .workspace = workspace,
                              .apply = apply,
                              .factor = hss_factor_make,
                              .solve_workspace = hss_solve_workspace,
                              .solve = hss_solve,
                              .compress = hss_compress,
+                             .store = hss_store,
                              .parts = parts};

@@ -61,6 +61,8 @@ status hss_compress(format *f, double tol, char weights, int samples); /* hss_co
 /* Launches with sums up and down at `anchors` levels only, from the leaves up (hss_merge.c). */
 status hss_merge(hss *h, const int *anchor, int anchors, hss_launches *to);
 void hss_launches_free(const format *f, hss_launches *l);
+status hss_store(format **f, hier_file *file); /* hss_file.c */
+void hss_close(format *f);
 void hss_clear(hss *h); /* all that depends on values */
 status hss_factor_make(format *f, double shift);
 void hss_factor_free(hss *h);

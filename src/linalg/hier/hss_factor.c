@@ -288,27 +288,31 @@ static void maker_release(maker *w) {
     w->info = NULL;
 }
 
-static status level_open(maker *w, const factor_level *low) {
-    hss *h = w->h;
-    const format *f = &h->f;
-    factor_level *v = w->v;
-    const bool leaf = w->l == h->t.levels;
+status hss_factor_sizes(const hss *h, struct hss_factor *q, int l) {
+    factor_level *v = q->level + l, *low = v + 1;
+    const bool leaf = l == h->t.levels;
     status st;
-    v->nodes = tree_nodes(w->l), v->most = w->l > 0 ? h->level[w->l].most : 1, v->rows = 1;
-    TRY(ALLOC(v->n, (unsigned long)v->nodes, "unknowns of nodes"));
-    TRY(ALLOC(v->k, (unsigned long)v->nodes, "unknowns of nodes"));
-    TRY(ALLOC(v->y, (unsigned long)v->nodes, "unknowns of nodes"));
-    TRY(ALLOC(v->s, (unsigned long)v->nodes, "unknowns of nodes"));
-    TRY(ALLOC(v->v, (unsigned long)v->nodes, "unknowns of nodes"));
-    TRY(ALLOC(v->t, (unsigned long)v->nodes, "unknowns of nodes"));
+    v->nodes = tree_nodes(l), v->most = l > 0 ? h->level[l].most : 1, v->rows = 1;
+    int64_t **list[] = {&v->n, &v->k, &v->y, &v->s, &v->v, &v->t};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        TRY(ALLOC(*list[i], (unsigned long)v->nodes, "unknowns of nodes"));
     for (int64_t i = 0; i < v->nodes; i++) {
-        v->n[i] = leaf ? h->t.size[tree_node(w->l, i)] : low->k[2 * i] + low->k[2 * i + 1];
-        v->k[i] = w->l > 0 ? h->level[w->l].rank[i] : 0;
+        v->n[i] = leaf ? h->t.size[tree_node(l, i)] : low->k[2 * i] + low->k[2 * i + 1];
+        v->k[i] = l > 0 ? h->level[l].rank[i] : 0;
         v->rows = v->n[i] > v->rows ? v->n[i] : v->rows;
     }
-    if (leaf && w->l > 0)
-        v->rows = h->level[w->l].rows > h->leaf ? h->level[w->l].rows : h->leaf;
+    if (leaf && l > 0)
+        v->rows = h->level[l].rows > h->leaf ? h->level[l].rows : h->leaf;
     v->ldg = leaf ? v->rows : 2 * v->rows;
+done:
+    return st;
+}
+
+static status level_open(maker *w) {
+    const format *f = &w->h->f;
+    factor_level *v = w->v;
+    status st;
+    TRY(hss_factor_sizes(w->h, w->h->factor, w->l));
     const size_t s = w->size * (size_t)v->nodes, n = (size_t)v->rows, k = (size_t)v->most;
     w->d = allocate(f, s * n * n, &st), w->q = allocate(f, s * n * n, &st);
     w->u = allocate(f, s * n * k, &st), w->b = allocate(f, s * n * k, &st);
@@ -356,7 +360,7 @@ static status factor_level_make(maker *w, maker *below, factor_level *low, doubl
     const format *f = &w->h->f;
     char *x = NULL;
     status st;
-    TRY(level_open(w, low));
+    TRY(level_open(w));
     if (!low) {
         TRY(take_leaves(w, shift));
         TRY(eliminate(w));

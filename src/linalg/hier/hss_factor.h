@@ -20,6 +20,10 @@ struct hss_factor {
     plan straight, turned;
 };
 
+/* Sizes of level l, from the tree, its ranks and the level below. */
+status hss_factor_sizes(const hss *h, struct hss_factor *q, int l);
+/* The launches of solves alone. */
+status hss_solve_launch(hss *h);
 /* The launches of solves with h->factor, that of A + shift I; its condition. */
 status hss_solve_prepare(hss *h, double shift);
 /* Estimates info.rcond (hss_condition.c). MOAO_NUMERIC: nothing can be solved. */

@@ -146,12 +146,19 @@ done:
     return st;
 }
 
-status hss_solve_prepare(hss *h, double shift) {
+status hss_solve_launch(hss *h) {
     status st;
     rows_of_workspaces(h->factor, h->t.levels);
     TRY(plan_way(h, h->factor, false));
     if (!h->f.symmetric)
         TRY(plan_way(h, h->factor, true));
+done:
+    return st;
+}
+
+status hss_solve_prepare(hss *h, double shift) {
+    status st;
+    TRY(hss_solve_launch(h));
     st = hss_condition(h, shift);
 done:
     return st;

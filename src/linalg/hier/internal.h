@@ -9,6 +9,8 @@
 extern "C" {
 #endif
 
+typedef struct hier_file hier_file;
+
 /* The operations of a kind; those that it lacks are NULL. As the functions of hier.h. */
 typedef struct {
     hier_kind kind;
@@ -33,6 +35,8 @@ typedef struct {
     size_t (*solve_workspace)(const format *f, int64_t nvec);
     status (*solve)(const format *f, char trans, int64_t nvec, void *x, int64_t ldx, void *work);
     status (*compress)(format *f, double tol, char weights, int samples);
+    /* Writes what is open, or opens what is read (file.h). */
+    status (*store)(format **f, hier_file *file);
     void (*parts)(const format *f, hier_part *part, void *arg);
 } hier_table;
 
@@ -50,6 +54,8 @@ struct moao_hier {
 };
 
 extern const hier_table hier_dense, hier_toeplitz, hier_hss, hier_h2;
+
+const hier_table *hier_table_of(hier_kind kind); /* NULL: there is no such kind */
 
 /* The common part of a format that begins; the rest of the struct is zero. */
 void hier_begin(format *f, const hier_table *is, const backend *be, backend_ctx *ctx,

@@ -98,19 +98,39 @@ static int64_t cut(tree *t, int64_t node, char split, int64_t leaf) {
     return half;
 }
 
-status tree_make(int64_t n, int dim, const double *at, int64_t leaf, char split, tree *t) {
-    int64_t nodes;
+status tree_alloc(int64_t n, int dim, int levels, tree *t) {
+    const int64_t nodes = tree_node(levels + 1, 0);
     status st;
-    *t = (tree){.n = n, .dim = dim};
-    while (t->levels < 30 && (split == 'M' ? n >> t->levels > leaf : leaf << t->levels < n))
-        t->levels++;
-    nodes = tree_node(t->levels + 1, 0);
+    *t = (tree){.n = n, .dim = dim, .levels = levels};
     TRY(ALLOC(t->order, (unsigned long)n, "order of a tree"));
     TRY(ALLOC(t->at, (unsigned long)(n * dim), "points of a tree"));
     TRY(ALLOC(t->first, (unsigned long)nodes, "nodes of a tree"));
     TRY(ALLOC(t->size, (unsigned long)nodes, "nodes of a tree"));
     TRY(ALLOC(t->low, (unsigned long)nodes * 3, "boxes of a tree"));
     TRY(ALLOC(t->high, (unsigned long)nodes * 3, "boxes of a tree"));
+done:
+    return st;
+}
+
+void tree_complete(tree *t) {
+    for (int l = t->levels - 1; l >= 0; l--)
+        for (int64_t p = 0; p < tree_nodes(l); p++)
+            t->size[tree_node(l, p)] =
+                t->size[tree_node(l + 1, 2 * p)] + t->size[tree_node(l + 1, 2 * p + 1)];
+    box_of(t, 0);
+    for (int64_t c = 1; c < tree_node(t->levels + 1, 0); c++) {
+        const int64_t above = (c - 1) / 2;
+        t->first[c] = t->first[above] + (c & 1 ? 0 : t->size[c - 1]);
+        box_of(t, c);
+    }
+}
+
+status tree_make(int64_t n, int dim, const double *at, int64_t leaf, char split, tree *t) {
+    int levels = 0;
+    status st;
+    while (levels < 30 && (split == 'M' ? n >> levels > leaf : leaf << levels < n))
+        levels++;
+    TRY(tree_alloc(n, dim, levels, t));
     for (int64_t i = 0; i < n; i++)
         t->order[i] = i;
     if (dim > 0)
@@ -190,6 +210,51 @@ static status lists_from(lists *l, int64_t count, const pairs *p) {
         l->item[next[p->pair[i][0]]++] = p->pair[i][1];
 done:
     free(next);
+    return st;
+}
+
+status lists_partners(const lists *l, const char *who, int64_t **partner) {
+    const int64_t count = l->count, items = l->first[count];
+    int64_t *first = NULL, *from = NULL, *item = NULL, *mark = NULL;
+    status st;
+    *partner = NULL;
+    TRY(ALLOC(*partner, (unsigned long)items, "pairs of nodes"));
+    TRY(ALLOC(first, (unsigned long)count + 2, "pairs of nodes"));
+    TRY(ALLOC(from, (unsigned long)items, "pairs of nodes"));
+    TRY(ALLOC(item, (unsigned long)items, "pairs of nodes"));
+    TRY(ALLOC(mark, (unsigned long)count, "pairs of nodes"));
+    for (int64_t e = 0; e < items; e++) {
+        if (l->item[e] < 0 || l->item[e] >= count)
+            TRY(status_fail(MOAO_INPUT, "%s: a node has node %lld of %lld in its list", who,
+                            (long long)l->item[e], (long long)count));
+        first[l->item[e] + 2]++;
+    }
+    for (int64_t b = 0; b < count; b++)
+        first[b + 2] += first[b + 1];
+    for (int64_t a = 0; a < count; a++) /* those that list b: items first[b] .. first[b + 1] */
+        for (int64_t e = l->first[a]; e < l->first[a + 1]; e++) {
+            const int64_t at = first[l->item[e] + 1]++;
+            from[at] = a, item[at] = e;
+        }
+    for (int64_t b = 0; b < count; b++) {
+        for (int64_t i = first[b]; i < first[b + 1]; i++) {
+            if (mark[from[i]] != 0)
+                TRY(status_fail(MOAO_INPUT, "%s: node %lld has node %lld twice in its list", who,
+                                (long long)from[i], (long long)b));
+            mark[from[i]] = item[i] + 1;
+        }
+        for (int64_t e = l->first[b]; e < l->first[b + 1]; e++) {
+            if (mark[l->item[e]] == 0)
+                TRY(status_fail(MOAO_INPUT,
+                                "%s: node %lld has node %lld in its list, which lacks it", who,
+                                (long long)b, (long long)l->item[e]));
+            (*partner)[e] = mark[l->item[e]] - 1;
+        }
+        for (int64_t i = first[b]; i < first[b + 1]; i++)
+            mark[from[i]] = 0;
+    }
+done:
+    free(first), free(from), free(item), free(mark);
     return st;
 }
 

@@ -35,6 +35,12 @@ static inline int64_t tree_nodes(int level) {
 status tree_make(int64_t n, int dim, const double *at, int64_t leaf, char split, tree *t);
 void tree_free(tree *t);
 
+/* A tree of so many levels with memory for its arrays; what they say is the caller's. */
+status tree_alloc(int64_t n, int dim, int levels, tree *t);
+/* Sizes of inner nodes, first points and boxes, when the sizes of the leaves, order and coordinates
+ * are known. */
+void tree_complete(tree *t);
+
 /* Distance of the boxes of two nodes; diameter of one. */
 double tree_distance(const tree *t, int64_t a, int64_t b);
 double tree_diameter(const tree *t, int64_t a);
@@ -44,6 +50,11 @@ typedef struct {
     int64_t count, *first, *item;
 } lists;
 void lists_free(lists *l);
+
+/* Of lists of nodes that list each other: partner[e] of item e, which says b in the list of a, is
+ * the item that says a in the list of b. MOAO_INPUT: an item is no list, or it has no partner, or
+ * two; the message begins with `who`. */
+status lists_partners(const lists *l, const char *who, int64_t **partner);
 
 /* For each node of a level: those of its level whose boxes touch its own or nearly so (distance at
  * most a tenth of the larger diameter), at most `most`, the nearest first, without itself. */

@@ -15,6 +15,7 @@
 #include "from_points.h"
 #include "gp.h"
 #include "hier.h"
+#include "hier_file.h"
 #include "integer_factor.h"
 #include "status.h"
 #include "tlr.h"
