@@ -1,6 +1,7 @@
 /* Typed calls (moao/batched.h): each gives the bits of the table's operation, by strides and by
  * pointers; products of dense and low-rank matrices against their sums in long double; a matrix
  * that fails is named. Wrong arguments: tests/e2e/test_batched.py. */
+#include "linalg/core/backend_own.h"
 #include "moao/batched.h"
 #include "support/hier_case.h"
 #include <math.h>
@@ -300,10 +301,60 @@ static void closing(void) {
     be->release(ctx, dka), be->release(ctx, dkb), room = NULL;
 }
 
+/* A context keeps what a call worked in: the second call of a size allocates nothing, a larger one
+ * once more, and what is kept goes back with the context. Results are the same each time. */
+static backend counted;
+static int64_t allocated, released;
+
+static status count_alloc(backend_ctx *c, size_t bytes, void **p) {
+    allocated++;
+    return backend_cpu_own.alloc(c, bytes, p);
+}
+static void count_release(backend_ctx *c, void *p) {
+    released += p != NULL;
+    backend_cpu_own.release(c, p);
+}
+
+static void kept_workspace(void **state) {
+    enum { ORDER = 16, MANY = 40 };
+    const backend *cpu;
+    backend_ctx *c;
+    static double a[2 * MANY * ORDER * ORDER], s[2 * MANY * ORDER], first[MANY * ORDER];
+    int64_t before = 0;
+    (void)state;
+    must(backend_get("cpu", &cpu));
+    must(cpu->open(0, NULL, &c));
+    counted = backend_cpu_own, counted.alloc = count_alloc, counted.release = count_release;
+    ((backend_head *)c)->own = &counted;
+    allocated = released = 0;
+    for (int call = 0; call < 8; call++) { /* small, small, large, large; after a trim, once more */
+        const int64_t count = call % 4 < 2 ? MANY : 2 * MANY;
+        for (int64_t e = 0; e < count * ORDER * ORDER; e++)
+            a[e] = cos(0.37 * (double)e);
+        must(moao_dgesvj_strided_batched(c, 'N', 'N', ORDER, ORDER, a, ORDER, ORDER * ORDER, s,
+                                         ORDER, NULL, 0, 0, NULL, 0, 0, NULL, count));
+        assert_true(call % 2 == 0 ? allocated > before : allocated == before);
+        assert_true(allocated - released == 1); /* what is kept */
+        before = allocated;
+        if (call == 0)
+            memcpy(first, s, sizeof first);
+        assert_memory_equal(first, s, sizeof first);
+        if (call == 3) {
+            moao_batched_trim(c);
+            assert_true(allocated == released);
+        }
+    }
+    must(moao_dgesvj_strided_batched(NULL, 'N', 'N', ORDER, ORDER, a, ORDER, ORDER * ORDER, s,
+                                     ORDER, NULL, 0, 0, NULL, 0, 0, NULL, 1));
+    cpu->close(c);
+    assert_true(allocated == released);
+    cpu->close(NULL);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits), cmocka_unit_test(products),
-                                       cmocka_unit_test(many_columns), cmocka_unit_test(failures),
-                                       cmocka_unit_test(nothing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_bits), cmocka_unit_test(products), cmocka_unit_test(many_columns),
+        cmocka_unit_test(failures),  cmocka_unit_test(nothing),  cmocka_unit_test(kept_workspace)};
     const backend_tests all = {tests, sizeof tests / sizeof *tests, opened, closing};
     return run_on_backends(&all);
 }

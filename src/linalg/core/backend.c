@@ -1,5 +1,6 @@
 #include "moao/backend.h"
 #include "checked.h"
+#include "kept.h"
 #include "moao/backend_group.h"
 #include "moao/backend_hier.h"
 #include "moao/backend_integer.h"
@@ -104,6 +105,7 @@ static void take_table(const backend *own) {
 #define CHECK(op) plugin.table.op = checked_##op;
     BACKEND_CHECKED(CHECK)
 #undef CHECK
+    plugin.table.close = checked_close;
 #define CHECK(op) plugin.lowrank.op = checked_##op;
     LOWRANK_CHECKED(CHECK)
 #undef CHECK

@@ -2,6 +2,7 @@
  * go to the backend's memory, the table's operation runs, and what failed is reported. */
 #include "moao/batched.h"
 #include "checked_batch.h"
+#include "kept.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,8 @@ typedef struct {
     status st;
     void *room[ROOMS]; /* of the backend's memory */
     int rooms;
+    kept *kept;          /* that of the context, or NULL */
+    size_t used, wanted; /* of it; by the call */
 } frame;
 
 /* --- arguments, one after another; the first wrong one is reported ------------------------------
@@ -162,12 +165,37 @@ static const backend *own(const frame *f) {
     return backend_own(f->ctx);
 }
 
-static void *take(frame *f, size_t bytes) {
+static void *allocate(frame *f, size_t bytes) {
+    const bool quiet = status_message()[0] == '\0';
     void *p = NULL;
-    if (f->st == MOAO_OK)
-        f->st = checked_alloc(f->ctx, bytes > 0 ? bytes : 1, &p);
+    f->st = checked_alloc(f->ctx, bytes, &p);
+    if (f->st != MOAO_MEMORY || f->used > 0 || !f->kept || f->kept->bytes == 0)
+        return p;
+    if (quiet)
+        status_clear();
+    kept_release(f->ctx); /* too small, and it may be what is missing */
+    f->kept = NULL;
+    f->st = checked_alloc(f->ctx, bytes, &p);
+    return p;
+}
+
+/* Out of what the context keeps, while that is large enough. */
+static void *take(frame *f, size_t bytes) {
+    const size_t whole = (bytes + 255) / 256 * 256 + (bytes == 0 ? 256 : 0);
+    void *p = NULL;
+    if (f->st != MOAO_OK)
+        return NULL;
+    if (f->wanted == 0)
+        f->kept = kept_of(f->ctx);
+    if (f->kept && f->used + whole <= f->kept->bytes) {
+        p = f->kept->p + f->used;
+        f->used += whole;
+        extents_add(p, bytes > 0 ? bytes : 1);
+    } else {
+        p = allocate(f, bytes > 0 ? bytes : 1);
+    }
     if (p != NULL)
-        f->room[f->rooms++] = p;
+        f->room[f->rooms++] = p, f->wanted += whole;
     return p;
 }
 
@@ -245,9 +273,26 @@ static void report(frame *f, int64_t b, int info, failure kind) {
                         (long long)b, (long long)f->count, why, info);
 }
 
+static bool is_kept(const frame *f, const char *p) {
+    return f->kept && f->kept->p && p >= f->kept->p && p < f->kept->p + f->kept->bytes;
+}
+
+/* What the call took from the context is the next call's; what it had to allocate goes back, and
+ * the context keeps as much from now on. */
 static void release(frame *f) {
-    while (f->rooms > 0)
-        checked_release(f->ctx, f->room[--f->rooms]);
+    while (f->rooms > 0) {
+        void *p = f->room[--f->rooms];
+        if (is_kept(f, p))
+            extents_remove(p);
+        else
+            checked_release(f->ctx, p);
+    }
+    if (f->st == MOAO_OK)
+        kept_grow(f->ctx, f->kept, f->wanted);
+}
+
+void moao_batched_trim(backend_ctx *ctx) {
+    kept_release(ctx);
 }
 
 /* Waits; info (the caller's may be NULL) comes to the host, and memory goes back. */

@@ -4,6 +4,7 @@
 #include "cpu_blas.h"
 #include "cpu_own.h"
 #include "linalg/core/checked.h"
+#include "linalg/core/kept.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,14 +178,14 @@ static status cpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t,
 /* What needs no check is the same in the CPU's own table and in the one that callers get. */
 #define UNCHECKED                                                                                  \
     .name = "cpu", .size = sizeof(backend), .devices = cpu_devices, .describe = cpu_describe,      \
-    .memory = cpu_memory, .identify = cpu_identify, .open = cpu_open, .close = cpu_close,          \
-    .stream = cpu_stream, .sync = cpu_sync, .wait_for = cpu_wait_for,                              \
-    .open_low_priority = cpu_open_low_priority, .alloc_host = cpu_alloc,                           \
-    .release_host = cpu_release, .workspace = cpu_workspace, .host_workspace = cpu_host_workspace, \
-    .multi_workspace = cpu_multi_workspace
+    .memory = cpu_memory, .identify = cpu_identify, .open = cpu_open, .stream = cpu_stream,        \
+    .sync = cpu_sync, .wait_for = cpu_wait_for, .open_low_priority = cpu_open_low_priority,        \
+    .alloc_host = cpu_alloc, .release_host = cpu_release, .workspace = cpu_workspace,              \
+    .host_workspace = cpu_host_workspace, .multi_workspace = cpu_multi_workspace
 
 const backend backend_cpu_own = {
     UNCHECKED,
+    .close = cpu_close,
     .alloc = cpu_alloc,
     .release = cpu_release,
     .copy = cpu_copy,
@@ -221,6 +222,7 @@ static const backend_lowrank lowrank_checked = {
     .size = sizeof(backend_lowrank), .workspace = lowrank_cpu_workspace, LOWRANK_CHECKED(CHECKED)};
 const backend backend_cpu = {
     UNCHECKED,
+    .close = checked_close,
     BACKEND_CHECKED(CHECKED).batch = &checked_batch,
     .fp16 = &checked_fp16,
     .lowrank = &lowrank_checked,

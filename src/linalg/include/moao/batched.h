@@ -8,9 +8,11 @@
  * - ctx: a context of a backend (be->open); NULL: the CPU. Entries of matrices and vectors lie in
  *   the backend's memory (be->alloc, or what the device can reach). All else lies in the host's:
  *   the arrays of pointers, ranks, info.
- * - A call allocates what it works in, waits, and gives it back: a workspace of at most 1 GiB,
- *   unless one matrix needs more; for products of low-rank matrices their intermediate factors.
- *   In a loop on a GPU the tables are faster, and can be captured in a graph.
+ * - A call brings what it works in, and waits: a workspace of at most 1 GiB, unless one matrix
+ * needs more; for products of low-rank matrices their intermediate factors. The context keeps that
+ *   memory for the next call (2 GiB at most) until be->close or moao_batched_trim, so that only the
+ *   first call of a size allocates; with ctx NULL nothing is kept. Calls in one context are one
+ *   thread's at a time, as all use of a context. Tables can be captured in a graph, calls cannot.
  * - MOAO_INPUT: an argument is wrong, and nothing was touched. The message (moao_status_message)
  *   says which one, counted from ctx as 1: "moao_dgeqrf_batched: argument 5 (lda) is 3, at least 5
  *   is expected". MOAO_NUMERIC: a matrix failed; the message names the first one, info (NULL: not
@@ -24,6 +26,10 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Memory that a context keeps for these calls goes back to the backend; the next call takes its
+ * own. NULL is fine. */
+MOAO_PUBLIC void moao_batched_trim(moao_backend_ctx *ctx);
 
 /* Products, triangular operations. */
 
