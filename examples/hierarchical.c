@@ -4,11 +4,13 @@
  * $(pkg-config --cflags --libs moao-linalg) -lm -o hierarchical
  *   ./hierarchical [--n 4096] [--length 0.5] [--nugget 0.1] [--tol 1e-6] [--columns 8] [--backend
  * auto]
- *                  [--parts FILE]
+ *                  [--parts FILE] [--save FILE]
  * --parts writes the blocks of both (kind, row, rows, column, columns, rank; -1: dense), for
- * scripts/plot_formats.py. */
+ * scripts/plot_formats.py. --save keeps the HSS matrix and its factor in a file, and solves with
+ * what comes back from there. */
 #include <math.h>
 #include <moao/hier.h>
+#include <moao/hier_file.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,7 @@ typedef struct {
     double *host; /* n x columns */
     void *x, *y;  /* the same on the device */
     FILE *file;
+    const char *save;
 } run;
 
 /* Y := A X, then back: X := (A + nugget)^-1 (A + nugget) X where the format solves. */
@@ -79,6 +82,34 @@ done:
     return st;
 }
 
+/* Into a file and back: the same solutions of the same right-hand sides. */
+static moao_status keep(const run *r, const moao_hier *f) {
+    const int64_t bytes = (int64_t)sizeof(double) * r->n * r->columns;
+    const size_t lwork = moao_hier_solve_workspace(f, r->columns);
+    double *here = malloc((size_t)bytes), *there = malloc((size_t)bytes), begin = seconds();
+    moao_hier *g = NULL;
+    void *work = NULL;
+    moao_status st;
+    MOAO_TRY(moao_hier_save(f, r->save));
+    printf("  saved in %.3f s", seconds() - begin);
+    begin = seconds();
+    MOAO_TRY(moao_hier_restore(r->be, r->ctx, r->save, &g));
+    printf(", read back in %.3f s", seconds() - begin);
+    MOAO_TRY(r->be->alloc(r->ctx, lwork, &work));
+    for (int back = 0; back < 2; back++) {
+        MOAO_TRY(r->be->copy(r->ctx, r->y, bytes, r->x, bytes, bytes, 1));
+        MOAO_TRY(moao_hier_solve(back ? g : f, 'N', r->columns, r->y, r->n, work, lwork));
+        MOAO_TRY(r->be->copy(r->ctx, back ? there : here, bytes, r->y, bytes, bytes, 1));
+        MOAO_TRY(r->be->sync(r->ctx));
+    }
+    printf(": %s solutions\n", memcmp(here, there, (size_t)bytes) ? "other" : "the same");
+done:
+    r->be->release(r->ctx, work);
+    moao_hier_close(g);
+    free(here), free(there);
+    return st;
+}
+
 static moao_status one_kind(const run *r, const moao_hier_source *s, const moao_hier_options *o,
                             const char *name) {
     moao_hier *f = NULL;
@@ -96,6 +127,8 @@ static moao_status one_kind(const run *r, const moao_hier_source *s, const moao_
            100 * (double)info.bytes / (8 * (double)(r->n * r->n)));
     printf("  error of an entry: rms %.1e, worst seen %.1e\n", rms, worst);
     MOAO_TRY(use(r, f, o->kind == MOAO_HIER_HSS));
+    if (r->save && o->kind == MOAO_HIER_HSS)
+        MOAO_TRY(keep(r, f));
     if (r->file) {
         fprintf(r->file, "# %s\n", name);
         moao_hier_parts(f, write_part, r->file);
@@ -133,7 +166,8 @@ static const char *text_option(int argc, char **argv, const char *name, const ch
 int main(int argc, char **argv) {
     run r = {.n = (int64_t)option(argc, argv, "--n", 4096),
              .columns = (int64_t)option(argc, argv, "--columns", 8),
-             .nugget = option(argc, argv, "--nugget", 0.1)};
+             .nugget = option(argc, argv, "--nugget", 0.1),
+             .save = text_option(argc, argv, "--save", NULL)};
     const char *parts = text_option(argc, argv, "--parts", NULL);
     moao_hier_options o = {.kind = MOAO_HIER_HSS,
                            .type = MOAO_BACKEND_D,

@@ -181,6 +181,8 @@ FUNCTIONS = {  # name: (result, arguments); those that return a status are check
     "moao_hier_solve_workspace": (N, P, I),
     "moao_hier_solve": ("status", P, C, I, P, I, P, N),
     "moao_hier_describe": (None, P, P),
+    "moao_hier_save": ("status", P, c_char_p),
+    "moao_hier_restore": ("status", P, P, c_char_p, P),
 }
 
 

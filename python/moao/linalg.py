@@ -390,9 +390,32 @@ class TileLowRankFactor:
         return _linear_operator(self.n, self.solve, self.solve)
 
 
+def _is_hierarchical(path) -> bool:
+    try:
+        with open(path, "rb") as f:
+            return f.read(8) == b"MOAOHIER"
+    except OSError:  # the library says what is wrong
+        return False
+
+
+def _load_hierarchical(path, device):
+    dev, pointer, info = c.device(device), c_void_p(), c.HierInfo()
+    with dev.lock:
+        dev.lib.hier_restore(dev.be, dev.ctx, os.fsencode(path), byref(pointer))
+        dev.lib.hier_describe(pointer, byref(info))
+    h = object.__new__(Hss if info.kind == HSS else H2)
+    h._device, h._lib, h._pointer, h.n = dev, dev.lib, pointer, info.rows
+    h._own()
+    if isinstance(h, Hss):
+        h._factored = not math.isnan(info.rcond)
+    return h
+
+
 def load(path, device: str = "cpu"):
-    """The TileLowRank matrix or TileLowRankFactor that save() wrote, bit for bit. MoaoError: IO, the file cannot be read; INPUT, it
-    is damaged, cut short, of another version or no such file."""
+    """The TileLowRank matrix, TileLowRankFactor, Hss (with its factor) or H2 matrix that save() wrote, bit for bit. MoaoError: IO, the
+    file cannot be read; INPUT, it is damaged, cut short, of another version or no such file."""
+    if _is_hierarchical(path):
+        return _load_hierarchical(path, device)
     dev, layout = c.device(device), _Layout.__new__(_Layout)
     layout.c, pointer, factor, tau = c.Layout(), c_void_p(), ctypes.c_bool(), c_double()
     with dev.lock:
@@ -441,6 +464,11 @@ class _Hierarchical(_Operator):
     bytes = property(lambda self: self._info().bytes, doc="Bytes of the format, its factor included.")
     rank_max = property(lambda self: self._info().rank_max, doc="Largest rank of a block.")
     levels = property(lambda self: self._info().levels, doc="Levels of the tree.")
+
+    def save(self, path):
+        """Into a file, for load(): the matrix, and the factor where there is one. MoaoError (IO): it cannot be written."""
+        with self._device.lock:
+            self._lib.hier_save(self._pointer, os.fsencode(path))
 
     def _product(self, x):
         return self._through(x, lambda m, d, k: self._apply(m, d, k))

@@ -198,7 +198,7 @@ class Examples(unittest.TestCase):
         """HSS and H2 matrices of a covariance are smaller than it, as accurate as asked, and the HSS matrix solves."""
         parts, picture = os.path.join(self.folder, "parts.csv"), os.path.join(self.folder, "parts.png")
         code, text = run(os.path.join(self.folder, "hierarchical"), "--backend", "cpu", "--n", "1500", "--length", "1",
-                         "--tol", "1e-5", "--parts", parts)
+                         "--tol", "1e-5", "--parts", parts, "--save", os.path.join(self.folder, "h.hss"))
         self.assertEqual(code, 0, text)
         share = [float(x) for x in re.findall(r"dense \((\S+) %\)", text)]
         rms = [float(x) for x in re.findall(r"rms (\S+),", text)]
@@ -208,6 +208,7 @@ class Examples(unittest.TestCase):
             self.assertLess(error, 1e-5)
             self.assertGreater(error, 0)
         self.assertLess(float(re.search(r"what was multiplied (\S+)", text).group(1)), 1e-9)
+        self.assertIn("the same solutions", text)
         with open(parts, encoding="ascii") as f:
             area = [[int(x) for x in line.split(",")] for line in f if not line.startswith("#")]
         self.assertEqual(sum(p[1] * p[3] for p in area), 2 * 1500 ** 2)  # the blocks of each tile the matrix

@@ -160,6 +160,29 @@ class Matrices(Refusing):
             self.refused("cannot be written", f.save, os.path.join(d, "none", "a"), status="IO")
         self.assertEqual(os.path.exists(path), False)
 
+    def test_hierarchical_files(self):
+        """HSS and H2 matrices come back bit for bit: as the class they were, with the factor or without one."""
+        at = np.random.default_rng(5).uniform(0, 1, (300, 2))
+        x = self.x[:300]
+        with tempfile.TemporaryDirectory() as d:
+            path = os.path.join(d, "h")
+            for h in (linalg.Hss(at[:, 0], length=0.3), linalg.H2(at, "gaussian", 0.5, 1e-6)):
+                h.save(path)
+                again = linalg.load(path)
+                self.assertIs(type(again), type(h))
+                np.testing.assert_array_equal(again @ x, h @ x)
+                self.assertEqual((again.n, again.bytes, again.rank_max), (300, h.bytes, h.rank_max))
+            h = linalg.Hss(at[:, 0], length=0.3)
+            h.save(path)
+            self.refused("needs a factor", linalg.load(path).solve, x)
+            h.factor(0.1).save(path)
+            again = linalg.load(path)
+            np.testing.assert_array_equal(again.solve(x), h.solve(x))
+            self.assertEqual(again.rcond, h.rcond)
+            with open(path, "r+b") as file:
+                file.truncate(5000)
+            self.refused(re.escape(path), linalg.load, path, status="INPUT")
+
     def test_operators(self):
         """Products and solves as scipy's operators, of points in space as well."""
         at = np.random.default_rng(1).uniform(0, 5, (400, 3))
