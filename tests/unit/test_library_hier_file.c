@@ -237,8 +237,10 @@ static void refuse_all(content *c, const change *list, size_t count) {
     }
 }
 
-static void hostile(void **state) {
-    enum { LEAVES = 1 << LEVELS, ORDER = AT_TREE + LEAVES, COORDINATES = ORDER + N };
+enum { LEAVES = 1 << LEVELS, ORDER = AT_TREE + LEAVES, COORDINATES = ORDER + N };
+
+/* What both kinds refuse in the same words. */
+static void refuse_head(content *c) {
     const change common[] = {{0, 1, "no file of an HSS or H2 matrix"},
                              {1, (uint64_t)0x01020304 << 32 | 2, "version 2"},
                              {1, (uint64_t)0x04030201 << 32 | 1, "order of bytes"},
@@ -267,14 +269,49 @@ static void hostile(void **state) {
                              {ORDER, HUGE_COUNT, "order of rows"},
                              {COORDINATES + 1, NOT_A_NUMBER, "not finite"},
                              {-3, NOT_A_NUMBER, "one of its numbers is nan"}};
+    refuse_all(c, common, sizeof common / sizeof *common);
+    const uint64_t was = c->w[ORDER];
+    c->w[ORDER] = c->w[ORDER + 1]; /* a row twice */
+    write_summed(c);
+    refused(MOAO_INPUT, "order of rows");
+    c->w[ORDER] = was;
+}
+
+static void refuse_ranks(content *c) {
     const int64_t ranks = COORDINATES + N;
     const change hss[] = {{ranks, 9, "has rank 9 and 8 rows"},
                           {ranks, (uint64_t)-1, "has rank -1"},
                           {ranks, HUGE_COUNT, "has rank"},
                           {AT_FLAGS, 1, "its numbers take"},
                           {AT_FLAGS, 1 | 32, "its numbers take"}};
-    /* lists of pairs: of all nodes, and of the leaves */
-    const int64_t far = COORDINATES + 2 * N;
+    refuse_all(c, hss, sizeof hss / sizeof *hss);
+}
+
+/* Lists of pairs: of all nodes, and of the leaves. */
+static void refuse_pairs(content *c) {
+    const int64_t far = COORDINATES + 2 * N, items = (int64_t)c->w[AT_FAR], nodes = 2 * LEAVES - 1,
+                  first = far + nodes + 1, near = first + items, near_first = near + LEAVES + 1;
+    assert_true(items > 0);
+    const change pairs[] = {
+        {AT_FAR, HUGE_COUNT, "pairs are none"},
+        {AT_FAR, (uint64_t)-1, "pairs are none"},
+        {AT_NEAR, HUGE_COUNT, ""},
+        {AT_DIM, 0, "out of range"},
+        {AT_FLAGS, 0, "out of range"},
+        {AT_FLAGS, 1 | 32, "out of range"},
+        {far, 1, "lists of pairs are none"},
+        {far + 3, HUGE_COUNT, "lists of pairs are none"},
+        {first, HUGE_COUNT, "not of one level"},
+        {first, 0, "not of one level"},
+        {near_first, (uint64_t)-1, "not of one level"},
+        {near_first, LEAVES, "not of one level"},
+        {near_first, c->w[near_first + 1], ""},
+        {near_first + (int64_t)c->w[AT_NEAR], 513, "has rank 513"},
+    };
+    refuse_all(c, pairs, sizeof pairs / sizeof *pairs);
+}
+
+static void hostile(void **state) {
     (void)state;
     for (int h2 = 0; h2 < 2; h2++) {
         double *at;
@@ -284,37 +321,8 @@ static void hostile(void **state) {
         must(moao_hier_save(f, path));
         content c = read_file();
         assert_int_equal(c.w[AT_LEVELS], LEVELS);
-        refuse_all(&c, common, sizeof common / sizeof *common);
-        if (!h2)
-            refuse_all(&c, hss, sizeof hss / sizeof *hss);
-        if (h2) {
-            const int64_t items = (int64_t)c.w[AT_FAR], nodes = 2 * LEAVES - 1,
-                          first = far + nodes + 1, near = first + items,
-                          near_first = near + LEAVES + 1;
-            assert_true(items > 0);
-            const change pairs[] = {
-                {AT_FAR, HUGE_COUNT, "pairs are none"},
-                {AT_FAR, (uint64_t)-1, "pairs are none"},
-                {AT_NEAR, HUGE_COUNT, ""},
-                {AT_DIM, 0, "out of range"},
-                {AT_FLAGS, 0, "out of range"},
-                {AT_FLAGS, 1 | 32, "out of range"},
-                {far, 1, "lists of pairs are none"},
-                {far + 3, HUGE_COUNT, "lists of pairs are none"},
-                {first, HUGE_COUNT, "not of one level"},
-                {first, 0, "not of one level"},
-                {near_first, (uint64_t)-1, "not of one level"},
-                {near_first, LEAVES, "not of one level"},
-                {near_first, c.w[near_first + 1], ""},
-                {near_first + (int64_t)c.w[AT_NEAR], 513, "has rank 513"},
-            };
-            refuse_all(&c, pairs, sizeof pairs / sizeof *pairs);
-        }
-        const uint64_t was = c.w[ORDER];
-        c.w[ORDER] = c.w[ORDER + 1]; /* a row twice */
-        write_summed(&c);
-        refused(MOAO_INPUT, "order of rows");
-        c.w[ORDER] = was;
+        refuse_head(&c);
+        (h2 ? refuse_pairs : refuse_ranks)(&c);
         write_summed(&c);
         hier_close(f);
         must(moao_hier_restore(be, ctx, path, &f)); /* nothing of this was the file's fault */
