@@ -14,8 +14,9 @@
 #define LAPACK_BLOCK 64 /* columns of work for LAPACK's blocked routines */
 #define BIDIAG_PANEL 16
 #define REFLECT_PANEL 24
-/* Up to so many columns all singular values come from rotations. */
-#define ROTATED_MOST 32
+/* Up to so many columns all singular values come from rotations; ROTATED_ASKED where the caller
+ * limits or counts the sweeps. */
+enum { ROTATED = 16, ROTATED_ASKED = 32 };
 
 /* Work of one thread, given out in pieces; its size is known before (scratch_bytes). */
 typedef struct {
@@ -45,6 +46,10 @@ typedef struct {
     int64_t most, later;
     int sweeps_most, *sweeps; /* sweeps: of this matrix; NULL: not wanted */
 } cut_one;
+
+static int64_t rotated_most(const cut_one *cut) {
+    return cut->sweeps || cut->sweeps_most < BATCH_SWEEPS_MAX ? ROTATED_ASKED : ROTATED;
+}
 
 /* The least rank that meets the cut, for values sig[0..c) (2^e times the true ones) and the square
  * of the norm of what was dropped before. */

@@ -375,7 +375,8 @@ static NAME(factors)
         for (int64_t i = 0; i < k; i++)
             l[i + p * k] = i >= p ? lt[p + i * k] : 0;
     const int64_t c = NAME(trimmed)(l, k, cut, t->e, &dropped);
-    if (!(t->balanced && c > ROTATED_MOST && 2 * c > k && NAME(dense)(mem, k, c, l, f.sig, x, j)))
+    if (!(t->balanced && c > rotated_most(cut) && 2 * c > k &&
+          NAME(dense)(mem, k, c, l, f.sig, x, j)))
         f.info = NAME(core)(mem, k, c, l, right == 'U', cut, f.sig, x, j);
     f.r = cut_rank(cut, c, f.sig, dropped, t->e, &f.info);
     f.left = take(mem, m * f.r, sizeof(REAL)), f.right = take(mem, k * f.r, sizeof(REAL));
@@ -413,7 +414,7 @@ static bool NAME(tall_dense)(arena *mem, int64_t m, int64_t k, REAL *b, double *
 
 static NAME(factors) NAME(factorise)(arena *mem, NAME(tall) * t, const cut_one *cut, char right) {
     const int64_t m = t->m, k = t->k;
-    if (k > ROTATED_MOST && t->balanced && !(cut->on && cut->tol > 0)) {
+    if (k > rotated_most(cut) && t->balanced && !(cut->on && cut->tol > 0)) {
         NAME(factors) f = {.sig = take(mem, k, sizeof(double))};
         REAL *b = room(mem, m * k, sizeof(REAL));
         f.left = room(mem, m * k, sizeof(REAL)), f.right = room(mem, k * k, sizeof(REAL));
