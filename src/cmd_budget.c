@@ -29,9 +29,9 @@ const char cmd_budget_usage[] =
 #define BAR 20 /* characters of a share of 1 */
 
 /* The order of the table; the total comes at the end. */
-static const int order[] = {BUDGET_FITTING, BUDGET_ALIASING, BUDGET_TOMOGRAPHY,
-                            BUDGET_LAG,     BUDGET_NOISE,    BUDGET_JITTER,
-                            BUDGET_STATIC,  BUDGET_SODIUM,   BUDGET_TOTAL};
+static const int order[] = {BUDGET_FITTING, BUDGET_GENERALISED, BUDGET_ALIASING, BUDGET_TOMOGRAPHY,
+                            BUDGET_LAG,     BUDGET_NOISE,       BUDGET_JITTER,   BUDGET_STATIC,
+                            BUDGET_SODIUM,  BUDGET_TOTAL};
 
 /* --- what is shown --- */
 

@@ -8,7 +8,7 @@ from .plots_text import plain, set_title, shortened
 from .results import MoaoError
 
 # from the mirror's and the atmosphere's to the instrument's; neighbours differ, also without colours
-COLOURS = {"WFE_FIT": "#1f4e79", "WFE_ALIAS": "#6fa8dc", "WFE_TOMO": "#b8540f", "WFE_LAG": "#f0a04b", "WFE_NOISE": "#2e7d32",
+COLOURS = {"WFE_FIT": "#1f4e79", "WFE_GENFIT": "#c45a9a", "WFE_ALIAS": "#6fa8dc", "WFE_TOMO": "#b8540f", "WFE_LAG": "#f0a04b", "WFE_NOISE": "#2e7d32",
            "WFE_JITTER": "#6a3d9a", "WFE_STATIC": "#9e9e9e", "WFE_SODIUM": "#c9a227"}
 MOST_TARGETS = 16
 MOST_EXPOSURES = 16
@@ -22,8 +22,8 @@ def signed_square(v):
 
 
 def terms_of(run):
-    """Terms that this run has, in their order: sodium focus is in some alone."""
-    return [n for n in COLOURS if n != "WFE_SODIUM" or n in run.quantities]
+    """Terms that this run has, in their order: sodium focus and generalised fitting are in some alone."""
+    return [n for n in COLOURS if n not in ("WFE_SODIUM", "WFE_GENFIT") or n in run.quantities]
 
 
 def draw_stacks(axes, run, variances, labels):

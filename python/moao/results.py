@@ -35,7 +35,8 @@ MOST_SIDE = 16384      # pixels of an image
 LONG = "_LONG"
 STARS = "WFE_STAR"     # noise of each star, a part of WFE_NOISE
 TERMS = {"WFE_TOTAL": "total error", "WFE_TOMO": "tomography", "WFE_NOISE": "noise", "WFE_ALIAS": "aliasing", "WFE_FIT": "fitting",
-         "WFE_LAG": "servo lag", "WFE_JITTER": "jitter", "WFE_STATIC": "static error", "WFE_SODIUM": "sodium focus"}
+         "WFE_LAG": "servo lag", "WFE_JITTER": "jitter", "WFE_STATIC": "static error", "WFE_SODIUM": "sodium focus",
+         "WFE_GENFIT": "generalised fitting"}
 
 
 def nearest(values, wanted, share, what, unit, others=""):

@@ -106,6 +106,12 @@ done:
     return st;
 }
 
+status fitting_invert(const sys *s, int v, double *g) {
+    work k = {
+        .coupling = s->dm.coupling, .ridge = s->fit.nmirror > 1 ? SHARED : 0, .v = v, .fit = g};
+    return invert(&k);
+}
+
 /* --- what of a covariance the shapes hold */
 
 /* Of Z = IF fit IF'/points at the points of a row: its diagonal, and Z 1 = IF fit mean. */

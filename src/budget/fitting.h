@@ -11,6 +11,10 @@
  */
 status mirror_shapes(const psf *p, int v, double *mean, double *g);
 
+/* g of mirror_shapes, of all commands of the system, becomes B for which A B A'/points is the
+ * projector on the shapes of commands without piston. Local. MOAO_MEMORY, MOAO_NUMERIC. */
+status fitting_invert(const sys *s, int v, double *g);
+
 /* Directions in which mirrors have a fitting error of their own: the targets, or 1 where all
  * mirrors are on the pupil. */
 int fitting_directions(const sys *s);

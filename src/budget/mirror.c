@@ -70,9 +70,10 @@ static double value_at(const mirror_budget *b, const double *of, double L0) {
 }
 
 void mirror_budget_of(const mirror_budget *b, const profile *p, int target, double *fitting,
-                      double *aliasing) {
+                      double *aliasing, double *more) {
     const double *of = b->fitting + (b->ndir > 1 ? (size_t)target * (size_t)b->n : 0);
     *fitting = *aliasing = 0;
+    *more = generalised_of(&b->more, p, target);
     for (int l = 0; l < p->nlayer; l++)
         if (p->strength[l] > 0) {
             *fitting += p->strength[l] * value_at(b, of, p->L0[l]);
@@ -201,6 +202,8 @@ static status begin(const comm *c, const sys *s, psf *p, const double *dplus, co
     if (st == MOAO_OK)
         st = psf_is_phase(p) ? begin_of_phase(c, s, p, dplus, b) : init_of_sensor(s, p, b);
     TRY(comm_agree(c, st));
+    if (psf_is_phase(p)) /* aims p, and gathers over the ranks */
+        TRY(generalised_init(c, s, p, dplus, a, &b->more));
     if (b->work != NULL && apart && may_run_apart(s, p))
         start_thread(b->work);
     else
@@ -250,6 +253,7 @@ void mirror_budget_free(mirror_budget *b) {
     free(b->fitting);
     free(b->aliasing);
     free(b->influence);
+    generalised_free(&b->more);
     *b = (mirror_budget){0};
 }
 
@@ -262,13 +266,15 @@ size_t mirror_budget_bytes(const sys *s) {
 size_t mirror_budget_work(const sys *s, const psf_opts *o) {
     if (!o->phase)
         return 0;
-    const size_t truth = s->fit.phase ? 0 : truth_bytes(s, psf_points_of(s, o)),
+    const size_t truth =
+                     s->fit.phase ? generalised_bytes(s, o) : truth_bytes(s, psf_points_of(s, o)),
                  fitting = fitting_bytes(s, o);
     return truth > fitting ? truth : fitting;
 }
 
-double mirror_budget_flops(const sys *s, const psf_opts *o) {
+double mirror_budget_flops(const sys *s, const psf_opts *o, const atmos *a) {
     if (!o->phase)
         return 0;
-    return fitting_flops(s, o) + (s->fit.phase ? 0 : truth_flops(s, psf_points_of(s, o)));
+    return fitting_flops(s, o) +
+           (s->fit.phase ? generalised_flops(s, o, a) : truth_flops(s, psf_points_of(s, o)));
 }

@@ -15,6 +15,7 @@ static const struct {
     [BUDGET_JITTER] = {"WFE_JITTER", "jitter"},
     [BUDGET_STATIC] = {"WFE_STATIC", "static"},
     [BUDGET_SODIUM] = {"WFE_SODIUM", "sodium focus"},
+    [BUDGET_GENERALISED] = {"WFE_GENFIT", "generalised fit"},
 };
 
 double budget_rms(double variance) {

@@ -13,7 +13,8 @@ enum {
     BUDGET_LAG, /* may be negative */
     BUDGET_JITTER,
     BUDGET_STATIC,
-    BUDGET_SODIUM, /* has columns only where errors.sodium_... are given */
+    BUDGET_SODIUM,      /* has columns only where errors.sodium_... are given */
+    BUDGET_GENERALISED, /* has columns only where all targets share their commands */
     BUDGET_TERMS
 };
 

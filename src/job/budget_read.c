@@ -34,7 +34,7 @@ static status read_terms(results *r, budget *b) {
         const char *name = star ? "WFE_STAR" : budget_column((int)i);
         fitsin_column c;
         bool there = true;
-        if (i == BUDGET_SODIUM)
+        if (i == BUDGET_SODIUM || i == BUDGET_GENERALISED)
             TRY(fitsin_column_find(&r->in, name, &c, &there));
         if (!there)
             continue;

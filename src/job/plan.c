@@ -367,7 +367,7 @@ static void count_work(const request *q, plan *p) {
     if (s->fit.phase)
         p->flops[STAGE_SETUP] = fit_flops(s, o);
     if (o->budget)
-        p->flops[STAGE_SETUP] += mirror_budget_flops(s, o);
+        p->flops[STAGE_SETUP] += mirror_budget_flops(s, o, a);
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
     const double nw = sys_shares(s) ? p->nchunk : nt; /* W, and Y of an exposure */
     p->flops[STAGE_SOLVE] =

@@ -12,14 +12,29 @@
 #define STAR "WFE_STAR"
 
 /* Terms in the order of the columns; then the stars'. */
-static const int order[BUDGET_TERMS] = {BUDGET_TOTAL,    BUDGET_TOMOGRAPHY, BUDGET_NOISE,
-                                        BUDGET_ALIASING, BUDGET_FITTING,    BUDGET_LAG,
-                                        BUDGET_JITTER,   BUDGET_STATIC,     BUDGET_SODIUM};
+static const int order[BUDGET_TERMS] = {
+    BUDGET_TOTAL, BUDGET_TOMOGRAPHY, BUDGET_NOISE,  BUDGET_ALIASING, BUDGET_FITTING,
+    BUDGET_LAG,   BUDGET_JITTER,     BUDGET_STATIC, BUDGET_SODIUM,   BUDGET_GENERALISED};
 
-/* Terms that have columns: sodium focus, the last one, only where it is asked for. */
+static bool has_term(const maps_data *m, int term) {
+    if (term == BUDGET_SODIUM)
+        return m->par->errors_sodium_altitude > 0 || m->par->errors_sodium_drift > 0;
+    return term != BUDGET_GENERALISED || sys_shares(m->s);
+}
+
+/* The i-th term that has columns. */
+static int term_at(const maps_data *m, int i) {
+    int k = -1;
+    while (i >= 0)
+        i -= has_term(m, order[++k]);
+    return order[k];
+}
+
 static int terms_of(const maps_data *m) {
-    const bool sodium = m->par->errors_sodium_altitude > 0 || m->par->errors_sodium_drift > 0;
-    return sodium ? BUDGET_TERMS : BUDGET_TERMS - 1;
+    int n = 0;
+    for (int i = 0; i < BUDGET_TERMS; i++)
+        n += has_term(m, i);
+    return n;
 }
 
 int maps_budget_count(const maps_data *m) {
@@ -29,7 +44,7 @@ int maps_budget_count(const maps_data *m) {
 void maps_budget_columns(const maps_data *m, fitsout_column *columns, maps_text *text) {
     for (int i = 0; 2 * i < maps_budget_count(m); i++) {
         const bool star = i == terms_of(m);
-        const char *name = star ? STAR : budget_column(order[i]);
+        const char *name = star ? STAR : budget_column(term_at(m, i));
         const int each = star ? m->nbudget - BUDGET_TERMS : 1;
         maps_text *a = &text[2 * i], *b = &text[2 * i + 1];
         snprintf(a->name, sizeof a->name, "%s", name);
@@ -37,7 +52,7 @@ void maps_budget_columns(const maps_data *m, fitsout_column *columns, maps_text 
         snprintf(a->form, sizeof a->form, "%dD", each * m->nexposure);
         snprintf(b->form, sizeof b->form, "%dD", each);
         snprintf(a->title, sizeof a->title, "rms of the phase: %s",
-                 star ? "noise of each star" : budget_words(order[i]));
+                 star ? "noise of each star" : budget_words(term_at(m, i)));
         columns[2 * i] = (fitsout_column){a->name, a->form, "nm", a->title};
         columns[2 * i + 1] = (fitsout_column){b->name, b->form, "nm", "the same, long exposure"};
     }
@@ -61,12 +76,11 @@ void maps_budget_header(fitsout *o, const maps_data *m, int first) {
 
 void maps_budget_cells(fitsout *o, const maps_data *m, int first, int t) {
     const size_t ne = (size_t)m->nexposure, nt = (size_t)m->ntarget;
-    for (int i = 0; i < m->nbudget; i++) {
-        const int term = i < BUDGET_TERMS ? order[i] : i;
-        const int star = i < BUDGET_TERMS ? 0 : i - BUDGET_TERMS;
-        const int col = first + 2 * (i < BUDGET_TERMS ? i : terms_of(m));
-        if (i < BUDGET_TERMS && i >= terms_of(m))
-            continue;
+    const int terms = terms_of(m);
+    for (int i = 0; i < terms + m->nbudget - BUDGET_TERMS; i++) {
+        const int star = i < terms ? 0 : i - terms;
+        const int term = i < terms ? term_at(m, i) : BUDGET_TERMS + star;
+        const int col = first + 2 * (i < terms ? i : terms);
         for (int e = 0; e < m->nexposure; e++) {
             const double v =
                 NM * budget_rms(m->budget[((size_t)term * ne + (size_t)e) * nt + (size_t)t]);
@@ -98,7 +112,7 @@ status maps_budget_summary(const maps_data *m, report *rep) {
         return st;
     TRY(ALLOC(rep->budget, (size_t)m->nbudget, "summary of the error budget"));
     for (int i = 0; i < m->nbudget; i++) {
-        if (i < BUDGET_TERMS && i >= terms_of(m))
+        if (i < BUDGET_TERMS && !has_term(m, order[i]))
             continue;
         const double *v =
             m->budget_mean + (size_t)(i < BUDGET_TERMS ? order[i] : i) * (size_t)m->ntarget;

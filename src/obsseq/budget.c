@@ -481,7 +481,7 @@ void budget_fill(const tor *t, const budget_term *b, int k, double total, double
 void budget_complete(const tor *t, const budget_term *b, int k, double *out) {
     double rest = out[BUDGET_TOTAL];
     mirror_budget_of(b->mirror, b->prof, t->ch.mine + k, &out[BUDGET_FITTING],
-                     &out[BUDGET_ALIASING]);
+                     &out[BUDGET_ALIASING], &out[BUDGET_GENERALISED]);
     for (int i = BUDGET_NOISE; i < BUDGET_TERMS; i++)
         rest -= out[i];
     out[BUDGET_TOMOGRAPHY] = rest;

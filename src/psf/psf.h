@@ -179,6 +179,13 @@ double psf_pair_mean(const psf *p, const double *d);
  * separations [m^2] of its frequencies beyond the first Brillouin zone of the lattice of points:
  * on the points they cannot be told from lower ones. d: [psf_sep_count]. MOAO_MEMORY. Local. */
 status psf_structure_beyond(const psf *p, double L0, double *d);
+/* d += the structure function of a layer of that strength [m^(-5/3)] and outer scale L0 [m], at the
+ * separations displaced by `shift` [m]; [m^2], where there are pairs. Local. */
+void psf_structure_displaced(const psf *p, double strength, double L0, const double shift[2],
+                             double *d);
+/* A function of separations, from a point to another, for all points and those from the j-th on:
+ * out[points][n], of the first the faster. Local. */
+void psf_pair_columns(const psf *p, const double *d, int j, int n, double *out);
 /* Add what all targets have in common under a profile. Local; allocates. */
 status psf_phase_common(const psf *p, const profile *prof, double *sum);
 /* What psf_compute adds to the sums: the ideal fitting error of psf_fit_init, or with

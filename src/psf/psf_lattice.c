@@ -213,6 +213,20 @@ done:
     return st;
 }
 
+void psf_structure_displaced(const psf *p, double strength, double L0, const double shift[2],
+                             double *d) {
+    const double scale = pow(LAMBDA_REF / (2 * M_PI), 2);
+    const int s = p->lattice;
+#pragma omp parallel for schedule(dynamic, 4)
+    for (int dj = -s; dj <= s; dj++)
+        for (int di = 0; di < p->nsep; di++) {
+            const int at = (dj + s) * p->nsep + di;
+            const double x = (di - s + (dj & p->shift ? 0.5 : 0)) * p->h, y = dj * p->h;
+            if (p->norm[at] > 0)
+                d[at] += scale * formula_structure(strength, L0, hypot(x + shift[0], y + shift[1]));
+        }
+}
+
 double psf_pair_mean(const psf *p, const double *d) {
     double sum = 0;
     for (int i = 0; i < p->nsep * p->nsep; i++)

@@ -332,6 +332,21 @@ void psf_pair_sums(const psf *p, const double *d, double *all) {
         }
 }
 
+void psf_pair_columns(const psf *p, const double *d, int j, int n, double *out) {
+#pragma omp parallel for schedule(static)
+    for (int l = 0; l < p->lattice; l++)
+        for (int a = p->point_row[l]; a < p->point_row[l + 1]; a++) {
+            int row = 0; /* of the other point */
+            for (int b = j; b < j + n; b++) {
+                while (b >= p->point_row[row + 1])
+                    row++;
+                out[(size_t)a + (size_t)(b - j) * (size_t)p->np] =
+                    d[phase_separation(p, l, row - l, -p->point_column[a]) +
+                      (size_t)p->point_column[b]];
+            }
+        }
+}
+
 /* z(x') (+)= sum_a IF_a(x') g_a on the whole lattice for n points, a of one mirror: along x in even
  * and in odd rows, which stand elsewhere, then along y. */
 static void spread_one(const work *k, const psf_mirror *m, const double *g, int n, double beta) {

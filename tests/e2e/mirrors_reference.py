@@ -54,7 +54,7 @@ class Corrected(Truth):
         super().__init__(case, slope, **more)
         n = case["dm"]["nssp"]
         self.mirrors = mirrors or [Mirror(n, self.diameter / n, 0., case["dm"].get("coupling", 0.2), self.obscuration)]
-        self.directions, self.x, self.W = directions, self.points(per_pitch), {}
+        self.directions, self.x, self.W, self.known = directions, self.points(per_pitch), {}, None
 
     def shapes(self, x, direction):
         return np.concatenate([m.shapes(x, direction) for m in self.mirrors], axis=1)
@@ -73,6 +73,8 @@ class Corrected(Truth):
 
     def normal(self, t):
         """M, B0 of a target, and what a sum over the directions of A_d' times a list of phases gives."""
+        if self.directions is not None and self.known is not None:
+            return self.known
         directions = [(self.targets[t], 1.)] if self.directions is None else self.directions
         total, p = sum(w for _, w in directions), len(self.x)
         area = math.pi / 4 * self.diameter ** 2 * (1 - self.obscuration ** 2)
@@ -86,7 +88,8 @@ class Corrected(Truth):
             A[-1] = A[-1] - A[-1].mean(axis=0)
             M += w / total * A[-1].T @ A[-1] / p
             B0 = B0 + w / total * A[-1].T @ self.phase_at(self.x, d, self.layers0) / p
-        return M, B0, lambda y: sum(w / total * a.T @ v / p for (_, w), a, v in zip(directions, A, y))
+        self.known = M, B0, lambda y: sum(w / total * a.T @ v / p for (_, w), a, v in zip(directions, A, y))
+        return self.known
 
     def reconstructor(self, t):
         if (key := t if self.directions is None else None) in self.W:
@@ -113,6 +116,23 @@ class Corrected(Truth):
         U, s, _ = np.linalg.svd(A, full_matrices=False)
         U, K = U[:, s > 1e-5 * s[0]], A @ self.reconstructor(t)
         return [1e9 * math.sqrt(v / n) for v in (np.trace(C) - np.trace(U.T @ C @ U), np.trace(K @ self.noise @ K.T))]
+
+
+    def generalised(self, t):
+        """What commands that are fitted to known phases in the directions leave more than the best shape of a target: rms [nm]."""
+        n, seen, total = len(self.x), self.targets[t], sum(w for _, w in self.directions)
+        piston, M = np.eye(n) - 1 / n, self.normal(t)[0]
+        F = [w / total * np.linalg.solve(M, (piston @ self.shapes(self.x, d)).T) / n for d, w in self.directions]
+
+        def C(a, b):
+            return sum(half_structure(self.x + np.array(a) / ARCSEC * l.altitude, self.x + np.array(b) / ARCSEC * l.altitude, l)
+                       for l in self.layers if l.strength > 0)
+
+        A = piston @ self.shapes(self.x, seen)
+        cross = sum(np.einsum("ia,aj,ij->", A, f, piston @ C(seen, d)) for f, (d, _) in zip(F, self.directions))
+        Y = sum(f @ C(d, e) @ g.T for f, (d, _) in zip(F, self.directions) for g, (e, _) in zip(F, self.directions))
+        left = np.trace(piston @ C(seen, seen) @ piston) - 2 * cross + np.trace(A @ Y @ A.T)
+        return math.sqrt(1e18 * left / n - self.budget(t)[0] ** 2)
 
 
 class LowOrders(Corrected):

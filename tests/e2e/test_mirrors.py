@@ -143,22 +143,41 @@ class Shared(unittest.TestCase):
             self.assertLess(abs(got / true - 1), 0.003)
 
     def test_budget(self):
-        """Fitting error of both mirrors as each target sees them to 1.5 %, noise to 0.5 % of the definitions; the terms are all there is."""
+        """Fitting error of both mirrors as each target sees them to 1.5 %, generalised fitting to 2 %, noise to 0.5 % of the definitions; the
+        terms are all there is. A mirror on the pupil with the target's own direction has no generalised fitting."""
         c = {**SMALL, "output": {"psf": "none", "budget": "terms"}}
         truth = Corrected(SMALL, "points", SMALL_MIRRORS, list(zip(*(SMALL["optimise"][k] for k in ("list", "weights")))), per_pitch=7)
         r, several = run(c), run(c, ranks=2)
         a, b = r.table("TARGETS"), several.table("TARGETS")
         for t in range(2):
             fitting, noise = truth.budget(t)
-            got = {k: a["WFE_" + k + "_LONG"][t] for k in ("TOTAL", "FIT", "NOISE", "LAG", "TOMO", "ALIAS")}
+            got = {k: a["WFE_" + k + "_LONG"][t] for k in ("TOTAL", "FIT", "GENFIT", "NOISE", "LAG", "TOMO", "ALIAS")}
             print("target %d: fitting %.2f nm, true %.2f; noise %.2f nm, true %.2f" % (t, got["FIT"], fitting, got["NOISE"], noise))
             self.assertLess(abs(got["FIT"] / fitting - 1), 0.015)
             self.assertLess(abs(got["NOISE"] / noise - 1), 0.005)
+            more = truth.generalised(t)
+            print("target %d: generalised fitting %.2f nm, true %.2f" % (t, got["GENFIT"], more))
+            self.assertLess(abs(got["GENFIT"] / more - 1), 0.02)
             self.assertAlmostEqual(sum(v * abs(v) for k, v in got.items() if k != "TOTAL"), got["TOTAL"] ** 2, delta=1e-3)
             self.assertAlmostEqual(got["TOTAL"], rms(r)[t], delta=1e-6)
             self.assertGreater(got["LAG"], 0)
             for k in got:
                 self.assertAlmostEqual(b["WFE_" + k + "_LONG"][t], a["WFE_" + k + "_LONG"][t], delta=1e-4)
+
+    def test_generalised_fitting(self):
+        """By profiles and, where these are more, by layers: 5 profiles of 3 layers and different seeing; little in the one direction that the
+        mirror is fitted to."""
+        c = {**SMALL, "mode": "glao", "output": {"psf": "none", "budget": "terms"}, "targets": {"list": [[12, 4], [30, 0]]}}
+        del c["mirrors"]
+        r0 = [0.15, 0.1, 0.2, 0.15, 0.3]
+        night = {**c, "atmosphere": {"profiles": [{**SMALL["atmosphere"]["profiles"][0], "time": 100 * k, "r0": v} for k, v in enumerate(r0)]},
+                 "schedule": {"tor_times": [0], "exposure_times": [0, 100, 200, 300, 400]}}
+        one, all_ = run(c).table("TARGETS")["WFE_GENFIT"], run(night, ranks=2).table("TARGETS")["WFE_GENFIT"]
+        np.testing.assert_allclose(all_, np.reshape(one, (2, 1)) * (0.15 / np.array(r0)) ** (5 / 6), rtol=1e-7)
+        alone = run({**c, "mode": "ltao", "optimise": {"list": [[12, 4]]}}).table("TARGETS")
+        self.assertLess(alone["WFE_GENFIT_LONG"][0], 0.2 * alone["WFE_FIT_LONG"][0])
+        self.assertGreater(alone["WFE_GENFIT_LONG"][1], alone["WFE_FIT_LONG"][1])
+        self.assertNotIn("WFE_GENFIT", run({**{k: v for k, v in c.items() if k not in ("mode", "optimise")}}).table("TARGETS").columns.names)
 
     def test_screens(self):
         """The mean square of residual phases of drawn screens, noise included: within 4 standard errors, which are below 2 %."""
