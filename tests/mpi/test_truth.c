@@ -205,7 +205,7 @@ static void test_fitting_and_aliasing(void **state) {
         const double all = variances(p, np, s.diameter, L0[l], q, n, &shape);
         const profile only = {
             .nlayer = 1, .h = none, .L0 = &L0[l], .strength = &strength, .wind = {none, none}};
-        mirror_budget_of(&m, &only, 0, &fitting, &aliasing);
+        mirror_budget_of(&m, &only, 0, &fitting, &aliasing, &(double){0});
         assert_true(all - shape < 0.1 * all);
         CLOSE(fitting, 3 * (all - shape), 1e-9);
         CLOSE(aliasing, 3 * (shape + direct(&s, p, np, L0[l], b)), 1e-9);
@@ -250,7 +250,7 @@ static void test_between_outer_scales(void **state) {
         double fitting[2], aliasing[2];
         int k = 1;
         for (int j = 0; j < 2; j++)
-            mirror_budget_of(&m[j], &only, 0, &fitting[j], &aliasing[j]);
+            mirror_budget_of(&m[j], &only, 0, &fitting[j], &aliasing[j], &(double){0});
         while (k < m[0].n - 1 && m[0].L0[k] < few[i])
             k++;
         const bool exact = i == 0 || i >= FEW - 2;
