@@ -1,7 +1,7 @@
-/* trsm over several GPUs: B split by columns, A on the first GPU and sent to the others while they
+/* trsm and trmm over several GPUs: B split by columns, A on the first GPU and sent to the others while they
  * compute; against one GPU with all of B, on the same data in the same run. Beside it the time of
  * each part, and of the parts when each GPU has A already.
- *   bench_multi [N [RIGHT-HAND SIDES [GPUS [SHARE OF THE FIRST GPU, PER MILLE]]]] */
+ *   bench_multi [N [RIGHT-HAND SIDES [GPUS [SHARE OF THE FIRST GPU, PER MILLE [trsm|trmm]]]]] */
 #include "bench_gpu.cuh"
 #include <thread>
 
@@ -11,6 +11,7 @@ static const double one = 1;
 static struct {
     int64_t n, part[MOST], ldb[MOST];
     int count;
+    bool solve;
     backend_ctx *c[MOST];
     void *a[MOST], *b[MOST], *dev[MOST]; /* a[g], g > 0: copies of A for the parts alone */
     size_t ldev[MOST];
@@ -38,13 +39,13 @@ static double run_once(bool alone, double *part) {
     std::vector<std::thread> threads;
     for (int g = 0; alone && g < run.count; g++)
         threads.emplace_back([g] {
-            OK(be->trsm(run.c[g], BACKEND_D, 'L', 'L', 'N', 'N', run.n, run.part[g], &one, run.a[g],
+            OK((run.solve ? be->trsm : be->trmm)(run.c[g], BACKEND_D, 'L', 'L', 'N', 'N', run.n, run.part[g], &one, run.a[g],
                         run.n, run.b[g], run.n, run.dev[g], run.ldev[g]));
         });
     for (std::thread &t : threads)
         t.join();
     if (!alone)
-        OK(be->trsm_multi(run.count, run.c, BACKEND_D, 'L', 'L', 'N', 'N', run.n, run.part, &one,
+        OK((run.solve ? be->trsm_multi : be->trmm_multi)(run.count, run.c, BACKEND_D, 'L', 'L', 'N', 'N', run.n, run.part, &one,
                           run.a[0], run.n, run.b, run.ldb, run.dev, run.ldev));
     CU(cudaEventRecord(run.all, queue(0)));
     for (int g = run.count - 1; g >= 0; g--) {
@@ -90,9 +91,9 @@ static double split(int count, int64_t nrhs, int64_t first, double single) {
     }
     const double ms = measure(false, part, &least, &most);
     single = count == 1 ? ms : single;
-    printf("trsm n = %ld, %ld right-hand sides, %d GPU: %.2f ms (%.2f to %.2f), %.1f TFLOP/s, %.2f "
+    printf("%s n = %ld, %ld right-hand sides, %d GPU: %.2f ms (%.2f to %.2f), %.1f TFLOP/s, %.2f "
            "times one GPU; parts",
-           (long)run.n, (long)nrhs, count, ms, least, most,
+           run.solve ? "trsm" : "trmm", (long)run.n, (long)nrhs, count, ms, least, most,
            (double)run.n * run.n * nrhs / ms * 1e-9, single / ms);
     for (int g = 0; g < count; g++)
         printf(" %.2f", part[g]);
@@ -129,9 +130,14 @@ int main(int argc, char **argv) {
     }
     CU(cudaSetDevice(0));
     CU(cudaEventCreate(&run.all));
-    double single = 0;
-    for (int count = 1; count <= all; count *= 2)
-        single = split(count, nrhs, first, single);
+    for (int op = 0; op < 2; op++) {
+        double single = 0;
+        run.solve = op == 0;
+        if (argc > 5 && strcmp(argv[5], run.solve ? "trsm" : "trmm"))
+            continue;
+        for (int count = 1; count <= all; count *= 2)
+            single = split(count, nrhs, first, single);
+    }
     for (int g = 0; g < all; g++) {
         be->release(run.c[g], run.a[g]);
         be->close(run.c[g]);

@@ -12,10 +12,10 @@ from harness import CASE, ROOT, Fail, environment, spec_of, tool
 
 NAME = "fuzz"
 WORKERS = min(max(os.cpu_count() or 1, 2), 16)
-TARGETS = ("params", "profile", "legacy", "targets", "overrides", "checkpoint", "results", "lists")
+TARGETS = ("params", "profile", "legacy", "targets", "overrides", "checkpoint", "results", "lists", "matrices")
 CORPUS = os.path.join(ROOT, "tests", "fault", "corpus")
 # of a campaign's million, what each target gets
-SHARE = {"params": 0.25, "profile": 0.1, "legacy": 0.1, "targets": 0.1, "overrides": 0.1, "checkpoint": 0.1, "results": 0.15, "lists": 0.1}
+SHARE = {"params": 0.25, "profile": 0.1, "legacy": 0.1, "targets": 0.1, "overrides": 0.1, "checkpoint": 0.1, "results": 0.1, "lists": 0.05, "matrices": 0.1}
 WORDS = {"results": ["NAXIS1  = ", "NAXIS2  = ", "PCOUNT  = ", "TFIELDS = ", "THEAP   = ", "TTYPE1  = 'NAME'", "TFORM1  = '4D'", "TFORM3  = '1PA(900)'",
                      "TDISP1  = 'F390.2'", "TDIM1   = '(8,4)'", "TNULL1  = 0", "TSCAL1  = 1E308", "TZERO1  = -128", "EXTNAME = 'TARGETS'", "'32A8'",
                      "'1C'", "'9999999999D'", "'0A'", "-1", "9223372036854775807", "4294967296", "'&'", "CONTINUE  '", "HIERARCH ", "END"],

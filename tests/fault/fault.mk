@@ -25,7 +25,7 @@ $(FAULT_B)/preload.so: $(wildcard tests/fault/preload*.[ch])
 FUZZ_CLANG := $(firstword $(foreach c,clang-14 clang-18 clang,$(shell command -v $(c) 2>/dev/null)))
 FUZZ_SAN := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 fuzz_src := $(wildcard src/params/*.c src/system/*.c src/store/*.c \
-  src/linalg/core/status.c $(patsubst %,src/base/%.c,text file crc fits fits_in fits_driver) src/maps/results.c src/asterism/stars.c \
+  src/linalg/core/status.c src/linalg/core/number_file.c src/linalg/tlr/file.c src/linalg/cpu/hier_cpu.c src/linalg/hier/*.c $(patsubst %,src/base/%.c,text file crc fits fits_in fits_driver) src/maps/results.c src/asterism/stars.c \
   $(patsubst %,src/job/%.c,budget_read sweep_list sweep_table asterism_write) tests/fault/fuzz_*.c)
 fuzz_obj := $(patsubst %.c,$(FAULT_B)/fuzz-objects/%.o,$(fuzz_src))
 fault-tools: $(if $(FUZZ_CLANG),$(FAULT_B)/fuzz)

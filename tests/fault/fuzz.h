@@ -1,6 +1,6 @@
 /* What the fuzz targets share. FAULT_FUZZ names the target: params, profile, legacy, targets,
- * overrides, checkpoint, results or lists; the files they need lie in FAULT_DIR, which becomes the
- * current folder.
+ * overrides, checkpoint, results, lists or matrices; the files they need lie in FAULT_DIR, which
+ * becomes the current folder.
  */
 #ifndef FAULT_FUZZ_H
 #define FAULT_FUZZ_H
@@ -11,7 +11,7 @@
 
 typedef void fuzz_target(const uint8_t *data, size_t n);
 fuzz_target fuzz_params, fuzz_profile, fuzz_legacy, fuzz_targets, fuzz_overrides, fuzz_checkpoint,
-    fuzz_results, fuzz_lists;
+    fuzz_results, fuzz_lists, fuzz_matrices;
 
 /* A parameter file that is good, with its profile and its targets in files of their own. */
 extern const char fuzz_case[], fuzz_case_of_files[];

@@ -73,10 +73,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     static const struct {
         const char *name;
         fuzz_target *call;
-    } all[] = {{"params", fuzz_params},       {"profile", fuzz_profile},
-               {"legacy", fuzz_legacy},       {"targets", fuzz_targets},
-               {"overrides", fuzz_overrides}, {"checkpoint", fuzz_checkpoint},
-               {"results", fuzz_results},     {"lists", fuzz_lists}};
+    } all[] = {
+        {"params", fuzz_params},   {"profile", fuzz_profile},     {"legacy", fuzz_legacy},
+        {"targets", fuzz_targets}, {"overrides", fuzz_overrides}, {"checkpoint", fuzz_checkpoint},
+        {"results", fuzz_results}, {"lists", fuzz_lists},         {"matrices", fuzz_matrices}};
     const char *name = getenv("FAULT_FUZZ");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (name != NULL && strcmp(name, all[i].name) == 0)

@@ -61,8 +61,9 @@ static void run_multi(const job *p, const scalar *alpha, const mat *a, mat *b) {
         ldev[g] = be->multi_workspace(g, p->t, p->side, size, part[g]);
         must(be->alloc(each[g], ldev[g], &dev[g]));
     }
-    must(be->trsm_multi(PARTS, each, p->t, p->side, p->uplo, p->trans, p->diag, size, part, alpha,
-                        a->dev, a->ld, bs, ldb, dev, ldev));
+    must((p->solve ? be->trsm_multi : be->trmm_multi)(PARTS, each, p->t, p->side, p->uplo, p->trans,
+                                                      p->diag, size, part, alpha, a->dev, a->ld, bs,
+                                                      ldb, dev, ldev));
     must(be->sync(ctx));
     for (int g = 0; g < PARTS; g++) {
         move_part(p, each[g], b, start[g], part[g], bs[g], true);
@@ -230,13 +231,14 @@ static void test_host_and_multi(void **state) {
         check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 65, 11, 1, HOST});
         check((job){false, BACKEND_D, 'R', 'L', 'N', 'N', 11, 65, 1, HOST});
         check((job){true, BACKEND_D, 'L', 'U', 'N', 'N', 65, 11, 1, MULTI});
+        check((job){false, BACKEND_D, 'R', 'L', 'T', 'N', 11, 65, 1, MULTI});
         check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 1024, 20, 1, HOST});  /* A in pieces */
         check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 1024, 512, 1, HOST}); /* by halves */
         check((job){false, BACKEND_D, 'R', 'U', 'T', 'N', 600, 1024, 1, HOST});
         return;
     }
     all_variants(65, 11, BACKEND_D, BACKEND_C, HOST, true);
-    all_variants(100, 7, BACKEND_D, BACKEND_C, MULTI, false);
+    all_variants(be == &backend_cpu ? 40 : 100, 7, BACKEND_D, BACKEND_C, MULTI, true);
     if (be == &backend_cpu) { /* one function for data wherever they lie: there are no pieces, and
                                  test_medium has large sizes */
         check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 1100, 600, 1, HOST});
@@ -245,8 +247,8 @@ static void test_host_and_multi(void **state) {
         all_variants(1100, 300, BACKEND_D, BACKEND_D, HOST, true); /* A in three pieces */
         all_variants(1100, 600, BACKEND_D, BACKEND_D, HOST, true); /* the first panel by halves */
     }
-    all_variants(521, 70, BACKEND_D, BACKEND_D, MULTI, false);
     if (be != &backend_cpu) {
+        all_variants(521, 70, BACKEND_D, BACKEND_D, MULTI, true);
         check((job){true, BACKEND_D, 'L', 'L', 'N', 'N', 2100, 9000, 1, HOST});
         for (int k = 0; k < 8; k++) /* panels by halves, the last one halved three times */
             check((job){k & 1, BACKEND_D, 'L', k & 2 ? 'U' : 'L', k & 4 ? 'T' : 'N', 'N', 1101,
@@ -267,6 +269,9 @@ static void test_host_and_multi(void **state) {
         check((job){true, BACKEND_D, 'L', 'U', 'N', 'N', 2700, 600, 1, MULTI});
         check((job){true, BACKEND_D, 'R', 'L', 'T', 'U', 600, 2700, 1, MULTI});
         check((job){true, BACKEND_D, 'R', 'L', 'N', 'N', 600, 2700, 1, MULTI});
+        for (int v = 0; v < 8; v++) /* products go through A from either end */
+            check((job){false, BACKEND_D, "LR"[v & 1], "LU"[v >> 1 & 1], "NT"[v >> 2], 'N',
+                        v & 1 ? 600 : 2700, v & 1 ? 2700 : 600, -0.5, MULTI});
     }
 }
 

@@ -238,7 +238,7 @@ size_t gpu_multi_workspace(int g, backend_type t, char side, int64_t size, int64
 backend_mirror_op gpu_mirror;
 backend_gather_op gpu_gather;
 backend_tri_op gpu_trsm, gpu_trmm, gpu_trsm_host, gpu_trmm_host;
-backend_trsm_multi_op gpu_trsm_multi;
+backend_tri_multi_op gpu_trsm_multi, gpu_trmm_multi;
 backend_symm_op gpu_symm;
 backend_syrk_op gpu_syrk;
 backend_syr2k_op gpu_syr2k;

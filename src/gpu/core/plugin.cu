@@ -314,6 +314,7 @@ const backend backend_gpu = {
     .trmm_host = gpu_trmm_host,
     .multi_workspace = gpu_multi_workspace,
     .trsm_multi = gpu_trsm_multi,
+    .trmm_multi = gpu_trmm_multi,
     .batch = &backend_batch_gpu,
     .fp16 = &backend_fp16_gpu,
     .lowrank = &backend_lowrank_gpu,

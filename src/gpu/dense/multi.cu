@@ -1,5 +1,5 @@
-/* trsm over several devices: each is fed by a thread of its own, and has the triangle sent from the
- * first one's memory, in pieces that double, while it solves with what is there. */
+/* trsm and trmm over several devices: each is fed by a thread of its own, and has the triangle sent
+ * from the first one's memory, in pieces that double, while it computes with what is there. */
 #include "arrival.cuh"
 #include <thread>
 #include <vector>
@@ -8,7 +8,8 @@ size_t gpu_multi_workspace(int g, backend_type t, char side, int64_t size, int64
     (void)side;
     const size_t triangle =
         g > 0 && size > 0 ? gpu_align((size_t)(size * size) * backend_size(t)) : 0;
-    return triangle + gpu_trsm_work(t, size, part);
+    const size_t solve = gpu_trsm_work(t, size, part), multiply = gpu_trmm_work_most(t, size, part);
+    return triangle + (solve > multiply ? solve : multiply);
 }
 
 static status enable_peer(int from, int to) {
@@ -29,13 +30,14 @@ static status enable_peer(int from, int to) {
 typedef struct {
     backend_ctx *ctx, *root;
     gpu_tri p;
+    bool solve;
     int64_t size, part, lda, ldb;
     const void *alpha, *a;
     void *b, *dev;
     status result;
 } share;
 
-static status solve_share(share *s) {
+static status work_share(share *s) {
     backend_ctx *c = s->ctx;
     gpu_device_guard guard(c->device);
     const bool left = s->p.side == 'L', remote = c != s->root;
@@ -47,11 +49,13 @@ static status solve_share(share *s) {
         CUDA_TRY(cudaEventRecord(c->fork, c->main.stream));
         CUDA_TRY(cudaStreamWaitEvent(c->in, c->fork, 0));
         CUDA_TRY(cudaStreamWaitEvent(c->in, s->root->mark[0], 0));
-        GPU_TRY(gpu_send_triangle(c, s->p, true, true, s->size, s->a, s->lda, s->dev, s->size, &w));
+        GPU_TRY(
+            gpu_send_triangle(c, s->p, s->solve, true, s->size, s->a, s->lda, s->dev, s->size, &w));
     }
-    GPU_TRY(gpu_trsm_run(c, s->p, left ? s->size : s->part, left ? s->part : s->size, s->alpha,
-                         remote ? s->dev : s->a, remote ? s->size : s->lda, s->b, s->ldb,
-                         (char *)s->dev + triangle, remote ? &w : NULL));
+    GPU_TRY((s->solve ? gpu_trsm_run
+                      : gpu_trmm_run)(c, s->p, left ? s->size : s->part, left ? s->part : s->size,
+                                      s->alpha, remote ? s->dev : s->a, remote ? s->size : s->lda,
+                                      s->b, s->ldb, (char *)s->dev + triangle, remote ? &w : NULL));
     if (remote) { /* also pieces that nothing waited for */
         CUDA_TRY(cudaEventRecord(c->join, c->in));
         CUDA_TRY(cudaStreamWaitEvent(c->main.stream, c->join, 0));
@@ -60,17 +64,19 @@ static status solve_share(share *s) {
     return MOAO_OK;
 }
 
-status gpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t, char side, char uplo,
-                      char trans, char diag, int64_t size, const int64_t *part, const void *alpha,
-                      const void *a, int64_t lda, void *const *b, const int64_t *ldb,
-                      void *const *dev, const size_t *ldev) {
+static status over_devices(bool solve, int count, backend_ctx *const *ctx, backend_type t,
+                           char side, char uplo, char trans, char diag, int64_t size,
+                           const int64_t *part, const void *alpha, const void *a, int64_t lda,
+                           void *const *b, const int64_t *ldb, void *const *dev,
+                           const size_t *ldev) {
     std::vector<share> work;
     std::vector<std::thread> threads;
     for (int g = 0; g < count; g++) {
         if (ldev[g] < gpu_multi_workspace(g, t, side, size, part[g]))
-            return status_fail(MOAO_INPUT, "trsm_multi: the workspace of part %d is too small", g);
-        work.push_back(share{ctx[g], ctx[0], gpu_tri{t, side, uplo, trans, diag}, size, part[g],
-                             lda, ldb[g], alpha, a, b[g], dev[g], MOAO_OK});
+            return status_fail(MOAO_INPUT, "%s_multi: the workspace of part %d is too small",
+                               solve ? "trsm" : "trmm", g);
+        work.push_back(share{ctx[g], ctx[0], gpu_tri{t, side, uplo, trans, diag}, solve, size,
+                             part[g], lda, ldb[g], alpha, a, b[g], dev[g], MOAO_OK});
     }
     if (count == 0 || size == 0)
         return MOAO_OK;
@@ -78,8 +84,8 @@ status gpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t, char s
     CUDA_TRY(cudaEventRecord(ctx[0]->mark[0], ctx[0]->main.stream));
     for (int g = 1; g < count;
          g++) /* each device is fed by a thread of its own: none starts late */
-        threads.emplace_back([&work, g] { work[g].result = solve_share(&work[g]); });
-    work[0].result = solve_share(&work[0]);
+        threads.emplace_back([&work, g] { work[g].result = work_share(&work[g]); });
+    work[0].result = work_share(&work[0]);
     for (std::thread &one : threads)
         one.join();
     for (int g = 0; g < count; g++)
@@ -88,3 +94,14 @@ status gpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t, char s
         CUDA_TRY(cudaStreamWaitEvent(ctx[0]->main.stream, ctx[g]->mark[1], 0));
     return MOAO_OK;
 }
+
+#define OVER_DEVICES(op, solve)                                                                    \
+    status gpu_##op##_multi(int count, backend_ctx *const *ctx, backend_type t, char side,         \
+                            char uplo, char trans, char diag, int64_t size, const int64_t *part,   \
+                            const void *alpha, const void *a, int64_t lda, void *const *b,         \
+                            const int64_t *ldb, void *const *dev, const size_t *ldev) {            \
+        return over_devices(solve, count, ctx, t, side, uplo, trans, diag, size, part, alpha, a,   \
+                            lda, b, ldb, dev, ldev);                                               \
+    }
+OVER_DEVICES(trsm, true)
+OVER_DEVICES(trmm, false)

@@ -32,7 +32,8 @@
     X(posv)                                                                                        \
     X(trsm_host)                                                                                   \
     X(trmm_host)                                                                                   \
-    X(trsm_multi)
+    X(trsm_multi)                                                                                  \
+    X(trmm_multi)
 
 status checked_alloc(backend_ctx *ctx, size_t bytes, void **p);
 void checked_release(backend_ctx *ctx, void *p);
@@ -50,7 +51,7 @@ extern backend_trtri_op checked_trtri;
 extern backend_lauum_op checked_lauum;
 extern backend_potrs_op checked_potrs;
 extern backend_posv_op checked_posv;
-extern backend_trsm_multi_op checked_trsm_multi;
+extern backend_tri_multi_op checked_trsm_multi, checked_trmm_multi;
 
 /* Families that are the same with every backend, for all their operations are checked. */
 extern const backend_batch checked_batch;

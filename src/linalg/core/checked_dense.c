@@ -90,22 +90,25 @@ TRIANGULAR(trmm)
 TRIANGULAR(trsm_host)
 TRIANGULAR(trmm_host)
 
-status checked_trsm_multi(int count, backend_ctx *const *ctx, backend_type t, char side, char uplo,
-                          char trans, char diag, int64_t size, const int64_t *part,
-                          const void *alpha, const void *a, int64_t lda, void *const *b,
-                          const int64_t *ldb, void *const *dev, const size_t *ldev) {
-    if (count == 0)
-        return MOAO_OK;
-    const backend *own = backend_own(ctx[0]);
-    bool fine = count > 0;
-    for (int g = 0; fine && g < count; g++)
-        fine = tri_ok(side, uplo, trans, diag, side == 'L' ? size : part[g],
-                      side == 'L' ? part[g] : size, lda, ldb[g]);
-    const status st = checked_admit(own, own->trsm_multi, fine, "trsm_multi");
-    return st == MOAO_OK ? own->trsm_multi(count, ctx, t, side, uplo, trans, diag, size, part,
-                                           alpha, a, lda, b, ldb, dev, ldev)
-                         : st;
-}
+#define OVER_CONTEXTS(op)                                                                          \
+    status checked_##op(int count, backend_ctx *const *ctx, backend_type t, char side, char uplo,  \
+                        char trans, char diag, int64_t size, const int64_t *part,                  \
+                        const void *alpha, const void *a, int64_t lda, void *const *b,             \
+                        const int64_t *ldb, void *const *dev, const size_t *ldev) {                \
+        if (count == 0)                                                                            \
+            return MOAO_OK;                                                                        \
+        const backend *own = backend_own(ctx[0]);                                                  \
+        bool fine = count > 0;                                                                     \
+        for (int g = 0; fine && g < count; g++)                                                    \
+            fine = tri_ok(side, uplo, trans, diag, side == 'L' ? size : part[g],                   \
+                          side == 'L' ? part[g] : size, lda, ldb[g]);                              \
+        const status st = checked_admit(own, own->op, fine, #op);                                  \
+        return st == MOAO_OK ? own->op(count, ctx, t, side, uplo, trans, diag, size, part, alpha,  \
+                                       a, lda, b, ldb, dev, ldev)                                  \
+                             : st;                                                                 \
+    }
+OVER_CONTEXTS(trsm_multi)
+OVER_CONTEXTS(trmm_multi)
 
 /* ---- symmetric matrices */
 

@@ -134,7 +134,7 @@ typedef moao_backend backend;
 #define backend_toeplitz moao_backend_toeplitz
 #define backend_toeplitz_plan moao_backend_toeplitz_plan
 #define backend_tri_op moao_backend_tri_op
-#define backend_trsm_multi_op moao_backend_trsm_multi_op
+#define backend_tri_multi_op moao_backend_tri_multi_op
 #define backend_trtri_op moao_backend_trtri_op
 #define backend_type moao_backend_type
 #define batch_cut moao_batch_cut

@@ -163,17 +163,20 @@ static size_t cpu_multi_workspace(int g, backend_type t, char side, int64_t size
     return 0;
 }
 
-static status cpu_trsm_multi(int count, backend_ctx *const *ctx, backend_type t, char side,
-                             char uplo, char trans, char diag, int64_t size, const int64_t *part,
-                             const void *alpha, const void *a, int64_t lda, void *const *b,
-                             const int64_t *ldb, void *const *dev, const size_t *ldev) {
-    status st = MOAO_OK;
-    for (int g = 0; g < count && st == MOAO_OK; g++)
-        st = cpu_trsm(ctx[g], t, side, uplo, trans, diag, side == 'L' ? size : part[g],
-                      side == 'L' ? part[g] : size, alpha, a, lda, b[g], ldb[g],
-                      dev ? dev[g] : NULL, ldev ? ldev[g] : 0);
-    return st;
-}
+#define OVER_PARTS(op)                                                                             \
+    static status cpu_##op##_multi(                                                                \
+        int count, backend_ctx *const *ctx, backend_type t, char side, char uplo, char trans,      \
+        char diag, int64_t size, const int64_t *part, const void *alpha, const void *a,            \
+        int64_t lda, void *const *b, const int64_t *ldb, void *const *dev, const size_t *ldev) {   \
+        status st = MOAO_OK;                                                                       \
+        for (int g = 0; g < count && st == MOAO_OK; g++)                                           \
+            st = cpu_##op(ctx[g], t, side, uplo, trans, diag, side == 'L' ? size : part[g],        \
+                          side == 'L' ? part[g] : size, alpha, a, lda, b[g], ldb[g],               \
+                          dev ? dev[g] : NULL, ldev ? ldev[g] : 0);                                \
+        return st;                                                                                 \
+    }
+OVER_PARTS(trsm)
+OVER_PARTS(trmm)
 
 /* What needs no check is the same in the CPU's own table and in the one that callers get. */
 #define UNCHECKED                                                                                  \
@@ -207,6 +210,7 @@ const backend backend_cpu_own = {
     .trsm_host = cpu_trsm,
     .trmm_host = cpu_trmm,
     .trsm_multi = cpu_trsm_multi,
+    .trmm_multi = cpu_trmm_multi,
     .batch = &batch_cpu,
     .fp16 = &fp16_cpu,
     .lowrank = &lowrank_cpu,

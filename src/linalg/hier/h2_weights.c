@@ -121,13 +121,13 @@ static status level(weigher *w, char **z) {
     const format *f = &h->f;
     const nested_level *v = h->level + w->l;
     const size_t square = w->size * (size_t)(v->most * v->most);
+    char *zero = NULL;
     int *info = NULL;
     status st;
     TRY(heights(w));
     /* a node with fewer rows than columns leaves zeros below */
     w->rows = w->rows > v->most ? w->rows : v->most;
     const int64_t most = CHUNK / (w->rows * v->most) > 0 ? CHUNK / (w->rows * v->most) : 1;
-    char *zero = NULL;
     TRY(ALLOC(zero, (unsigned long)v->nodes * square, "weights of an H2 matrix"));
     TRY(hier_upload(f, zero, (size_t)v->nodes * square, (void **)z));
     TRY(take(f, w->size * (size_t)(w->rows * v->most * batch_least(most, v->nodes)),

@@ -159,16 +159,18 @@ typedef moao_status moao_backend_posv_op(moao_backend_ctx *ctx, moao_backend_typ
                                          int64_t n, int64_t nrhs, void *a, int64_t lda, void *b,
                                          int64_t ldb, int *info, void *work, size_t lwork);
 
-/* trsm over several contexts (one per device, as a rule): A lies on ctx[0]'s device, part g of B
- * (its columns for side L, its rows for side R) on ctx[g]'s: b[g], ldb[g], part[g] columns or rows;
- * size: the other extent of B, the order of A. A travels to the other devices while they compute.
- * dev[g]: memory on ctx[g]'s device, multi_workspace(g, ...) bytes. ctx[0]'s stream waits for all.
+/* trsm and trmm over several contexts (one per device, as a rule): A lies on ctx[0]'s device, part
+ * g of B (its columns for side L, its rows for side R) on ctx[g]'s: b[g], ldb[g], part[g] columns
+ * or rows; size: the other extent of B, the order of A. A travels to the other devices while they
+ * compute. dev[g]: memory on ctx[g]'s device, multi_workspace(g, ...) bytes. ctx[0]'s stream waits
+ * for all.
  */
-typedef moao_status
-moao_backend_trsm_multi_op(int count, moao_backend_ctx *const *ctx, moao_backend_type t, char side,
-                           char uplo, char trans, char diag, int64_t size, const int64_t *part,
-                           const void *alpha, const void *a, int64_t lda, void *const *b,
-                           const int64_t *ldb, void *const *dev, const size_t *ldev);
+typedef moao_status moao_backend_tri_multi_op(int count, moao_backend_ctx *const *ctx,
+                                              moao_backend_type t, char side, char uplo, char trans,
+                                              char diag, int64_t size, const int64_t *part,
+                                              const void *alpha, const void *a, int64_t lda,
+                                              void *const *b, const int64_t *ldb, void *const *dev,
+                                              const size_t *ldev);
 
 /* Device memory [bytes] that contexts, kernels and libraries take in addition to what alloc and the
  * families' bytes() tell: a plan leaves it free. */
@@ -243,7 +245,7 @@ typedef struct moao_backend {
     moao_backend_tri_op *trsm_host, *trmm_host;
 
     size_t (*multi_workspace)(int g, moao_backend_type t, char side, int64_t size, int64_t part);
-    moao_backend_trsm_multi_op *trsm_multi;
+    moao_backend_tri_multi_op *trsm_multi, *trmm_multi;
 
     const struct moao_backend_batch *batch;
     const struct moao_backend_fp16 *fp16;
