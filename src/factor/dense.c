@@ -38,12 +38,11 @@ static void dense_close(factor *base) {
     free(o);
 }
 
-static status dense_open(engine *e, const plan *p, const double *proj, factor **out) {
+static status open_kind(engine *e, const plan *p, const factor_kind *kind, factor **out) {
     dense_factor *o = NULL;
-    (void)proj;
     status st = ALLOC(o, 1, "dense factor");
     if (st == MOAO_OK) {
-        o->base = (factor){.kind = &factor_dense, .e = e};
+        o->base = (factor){.kind = kind, .e = e};
         o->group.size = 1;
         o->f = (cholesky){.e = e, .group = &o->group, .moduli = p->moduli, .rows = p->rows};
         cholesky_widths(&o->f, e->width);
@@ -59,6 +58,16 @@ done:
     }
     *out = &o->base;
     return st;
+}
+
+static status dense_open(engine *e, const plan *p, const double *proj, factor **out) {
+    (void)proj;
+    return open_kind(e, p, &factor_dense, out);
+}
+
+static status integer_open(engine *e, const plan *p, const double *proj, factor **out) {
+    (void)proj;
+    return open_kind(e, p, &factor_dense_integer, out);
 }
 
 static status dense_make(factor *base, const profile *p, int *minor) {
@@ -94,6 +103,18 @@ static status dense_solve(factor *base, int n, const wrows *w) {
 done:
     return st;
 }
+
+const factor_kind factor_dense_integer = {
+    .size = sizeof(factor_kind),
+    .name = "dense_integer",
+    .word = "dense",
+    .together = true,
+    .bytes = bytes,
+    .open = integer_open,
+    .close = dense_close,
+    .make = dense_make,
+    .solve = dense_solve,
+};
 
 const factor_kind factor_dense = {
     .size = sizeof(factor_kind),

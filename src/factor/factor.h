@@ -103,6 +103,7 @@ struct factor { /* the first member of each kind's own struct */
 };
 
 extern const factor_kind factor_dense;       /* m x m on the device */
+extern const factor_kind factor_dense_integer; /* the same by integers; solves targets together */
 extern const factor_kind factor_host;        /* in the host's memory, streamed from there */
 extern const factor_kind factor_fp16;        /* split FP16 on the device, computed there */
 extern const factor_kind factor_fp16_host;   /* the same, computed in the host's memory */

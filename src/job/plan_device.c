@@ -43,7 +43,9 @@ static size_t width_of(const linop_pair *pair, size_t m, size_t asked) {
                          : m >= MACHINE_VERY_LARGE ? large
                          : m >= MACHINE_LARGE      ? MACHINE_PANEL_MIDDLE
                                                    : MACHINE_PANEL_SMALL;
-    return width < m ? width : m;
+    const size_t multiple = pair->product->multiple > 0 ? (size_t)pair->product->multiple : 1,
+                 even = (width + multiple - 1) / multiple * multiple;
+    return even < m ? even : m;
 }
 
 /* Memory by a pair. asked: columns of a panel, 0: chosen. */
@@ -184,7 +186,7 @@ static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) 
     }
     if (automatic && !p->host && mixed && q->mixed_pays && plan_lattice_pays(q->s))
         pairs[n++] = &linop_fp16_lattice_pairs;
-    pairs[n++] = dense_pairs[dense];
+    pairs[n++] = dense == BY_EXACT && p->moduli > 0 ? &linop_integer : dense_pairs[dense];
     if (compress && !mixed)
         pairs[n++] = tlr;
     if (dense == BY_EXACT || dense == BY_FP16 || !p->host)
@@ -238,7 +240,7 @@ status plan_exact(const request *q, const machine *m, const plan *of, int rows, 
     p->way = inverse ? COMMAND_FILTER : COMMAND_MATRIX;
     grant(q, m, 0, p);
     p->held = false;
-    count(q, &linop_dense, of->width, p);
+    count(q, p->moduli > 0 ? &linop_integer : &linop_dense, of->width, p);
     if (!p->held)
         count(q, &linop_host, of->width, p);
     return p->fits > 0 ? MOAO_OK : say_too_little(p);
@@ -248,7 +250,7 @@ status plan_check_named(const request *q, const plan *p) {
     const linop_pair *pair = p->pair;
     if (test_choice("operator") != NULL)
         return MOAO_OK;
-    if (p->moduli > 0 && pair->factor != &factor_dense)
+    if (p->moduli > 0 && pair->factor != &factor_dense && pair->factor != &factor_dense_integer)
         return status_fail(
             MOAO_INPUT,
             "compute.double: integer computes a dense factor in the memory of a GPU, and here the "

@@ -24,6 +24,8 @@ static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t
     report_phase("exposure: Y");
     if (op->product->own_products)
         st = op->product->outer(op->x, &w, j, n);
+    else if (op->product->gram != NULL)
+        st = op->product->gram(op->x, &w, j, n, z, ldz, t->y[k]);
     else if (t->t.group_size > 1)
         st = team_outer(&t->t, e, n, z, ldz, here, w.ld, j > 0, t->y[k]);
     else

@@ -6,6 +6,7 @@
 #define MOST 24
 
 const linop_pair linop_dense = {"dense", "dense", &factor_dense, &product_stored};
+const linop_pair linop_integer = {"integer", "dense", &factor_dense_integer, &product_integer};
 const linop_pair linop_host = {"streamed", "dense", &factor_host, &product_streamed};
 const linop_pair linop_fp16 = {"half", "half", &factor_fp16, &product_fp16};
 const linop_pair linop_fp16_host = {"fp16_host", "half", &factor_fp16_host, &product_fp16};
@@ -50,7 +51,8 @@ static const linop_pair *known[MOST] = {&linop_dense,
                                         &linop_tlr_host,
                                         &linop_tlr_host_fp16,
                                         &linop_tlr_host_fp16_lattice,
-                                        &linop_tlr_host_toeplitz};
+                                        &linop_tlr_host_toeplitz,
+                                        &linop_integer};
 
 const linop_pair *linop_find(const char *name) {
     for (int i = 0; name != NULL && i < MOST && known[i] != NULL; i++)
@@ -78,7 +80,7 @@ static bool is_whole(const factor_kind *f, const product_kind *x) {
            x->open != NULL && x->close != NULL && x->bytes != NULL && x->columns != NULL &&
            x->own_products == (x->project != NULL) && x->own_products == (x->outer != NULL) &&
            x->own_products == (x->end != NULL) && x->own_phase == (x->phase != NULL) &&
-           x->own_w == (x->store != NULL) && x->own_w == (x->get != NULL) &&
+           !(x->own_products && x->gram != NULL) && x->own_w == (x->store != NULL) && x->own_w == (x->get != NULL) &&
            x->leaves_share == (x->share != NULL) && x->leaves_share == (x->phase_share != NULL) &&
            (!f->split || x->right != NULL);
 }

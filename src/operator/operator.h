@@ -27,6 +27,7 @@ struct linop {
 };
 
 extern const linop_pair linop_dense;     /* factor and T on the device */
+extern const linop_pair linop_integer;   /* the same by integers */
 extern const linop_pair linop_host;      /* factor in the host's memory, T by panels */
 extern const linop_pair linop_fp16;      /* W by a factor in FP16, exposures by differences */
 extern const linop_pair linop_fp16_host; /* the same; the factor is computed in the host's memory */

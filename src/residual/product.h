@@ -32,6 +32,7 @@ typedef struct product_kind {
     bool leaves_share; /* a part of Cpm is left out: share, phase_share */
     bool refined;      /* what W Cmm0 leaves of B0 counts in full: compressed factors refine W */
     int width;         /* 0, or columns of a panel of a large system that fill a device evenly */
+    int multiple;      /* 0, or what columns of a panel are a multiple of */
 
     /* Adds items of memory to a plan (plan_add), and what a target takes. */
     void (*bytes)(const sys *s, const factor_kind *f, plan *p);
@@ -73,6 +74,11 @@ typedef struct product_kind {
      */
     status (*check)(product *x, uint64_t seed, double *rms, double *worst);
 
+    /* NULL: gemm; else, without own_products, y (rows x rows) += z W(:, j:j+n)' with such a z; y is
+     * 0 at j = 0, whatever it was. */
+    status (*gram)(product *x, const wrows *w, int64_t j, int64_t n, const double *z, int64_t ldz,
+                   double *y);
+
     /* own_products. z -= P Ctm of the target, Y += z W(:, j:j+n)', and at the end y (rows x rows)
      * in double precision. */
     status (*project)(product *x, backend_cov_target *target, int64_t j, int64_t n);
@@ -110,6 +116,7 @@ struct product { /* the first member of each kind's own struct */
 };
 
 extern const product_kind product_stored;     /* T in the other triangle of a dense factor */
+extern const product_kind product_integer;    /* T as residues, with a dense factor by integers */
 extern const product_kind product_panels;     /* T panel by panel */
 extern const product_kind product_streamed;   /* the same, by the streams of a factor on the host */
 extern const product_kind product_collective; /* panels of which each rank makes a part */

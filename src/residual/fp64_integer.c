@@ -1,0 +1,420 @@
+/* Exposures in double precision by integer tensor cores (moao/backend_integer.h), of a dense factor
+ * by integers.
+ *
+ * Cmm = T + T', T block upper triangular: blocks T(i, j), i < j, of Cmm and, on the diagonal, lower
+ * triangles with half the diagonal. They are stored as residues, computed once in an exposure and
+ * used by all targets of a chunk: those of eight moduli above the diagonal of the factor's array,
+ * where the factor has its own while it is computed, the others in the memory of the factor's
+ * residues. Of a target, with d_l = 2^e_l, e the exponents of the rows of L, which scale
+ * measurements of any size alike:
+ *
+ *     Z(j) = (W(0:j) D^-1) (D T(0:j, j)) + W(j) T(j, j)      the latter by trmm
+ *     Y   += (Z(j) D) (W(j) D^-1)'
+ *     W Cpm' = sum of (W D^-1) (Cpm D)'                      of GATHERED columns at a time
+ *
+ * W becomes residues once in an exposure. Sums of residues are exact: the bits of a target do not
+ * depend on the others, nor on the device. */
+#include "factor/dense.h"
+#include "moao/integer_factor.h"
+#include "residual/product.h"
+
+#include <stdlib.h>
+
+#define ABOVE 8 /* moduli above the diagonal: the bytes of a double */
+/* Columns of Cpm in one product: with fewer, sums of bytes in 32 bits are written too often. */
+#define GATHERED 8192
+
+typedef struct {
+    product base;
+    int moduli;
+    int64_t v, np, gathered; /* rows of W; points; columns of Cpm at a time */
+    double *diag;            /* width x m: blocks of T on the diagonal side by side */
+    int8_t *low;             /* residues of T that are not above the diagonal */
+    void *w;                 /* residues of W; while T is loaded, columns of Cmm */
+    int8_t *z;               /* residues of Z(j) */
+    int32_t *of_t, *of_w, *of_z, *of_p; /* exponents of columns of T, rows of W, Z and Cpm */
+    void *own[2], *work; /* memory of its own for low and w, NULL where the factor's is used; work */
+    size_t lwork;
+    struct { /* of the residual phase */
+        double *cpm, *w, *ct;
+        int32_t *inner; /* exponents of the measurements of the columns */
+        int8_t *rc, *rw;
+        int64_t count; /* columns gathered */
+        bool begun;
+    } p;
+} integers;
+
+/* --- sizes */
+
+static int64_t even(int64_t n) {
+    return integer_ld(n);
+}
+
+static bool is_above(int64_t m, int moduli) {
+    return m % 2 == 0 && moduli >= ABOVE;
+}
+
+/* Bytes of the residues of T of columns before j that are not above the diagonal. */
+static int64_t low_bytes(int64_t m, int64_t width, int moduli, int64_t end) {
+    const int stored = moduli - (is_above(m, moduli) ? ABOVE : 0);
+    int64_t bytes = 0;
+    for (int64_t j = 0; j < end; j += width)
+        bytes += stored * even(j) * even(m - j < width ? m - j : width);
+    return bytes;
+}
+
+typedef struct {
+    size_t low, w, z, work, phase; /* phase: all of it */
+    bool fits[2];                  /* low, w: in the memory of the factor's residues */
+} sizes;
+
+static size_t larger(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+static int64_t gathered_of(int64_t m, int64_t width) {
+    const int64_t least = width > 2 ? width : 2;
+    return m < GATHERED || least > GATHERED ? least : GATHERED;
+}
+
+static sizes sizes_of(const backend *be, int64_t m, int64_t v, int64_t width, int64_t np,
+                      int moduli, int64_t rows) {
+    const int64_t k = gathered_of(m, width), most = v > width ? v : width;
+    const size_t room = cholesky_residues(be, m, moduli, rows);
+    sizes s = {.low = (size_t)low_bytes(m, width, moduli, m),
+               .w = larger(integer_bytes(moduli, v, m), (size_t)(m * width) * sizeof(double)),
+               .z = integer_bytes(moduli, v, width)};
+    s.work = larger((size_t)(16 * (most > np ? most : np)),
+                    be->integer->workspace(moduli, v, width));
+    s.work = larger(s.work, be->integer->workspace(moduli, v, v));
+    if (np > 0) {
+        s.work = larger(s.work, be->integer->workspace(moduli, v, np));
+        s.phase = (size_t)(k * (np + v) + v * np) * sizeof(double) +
+                  (size_t)(k + np) * sizeof(int32_t) + integer_bytes(moduli, np, k) +
+                  integer_bytes(moduli, v, k);
+    }
+    s.fits[0] = s.low <= room;
+    s.fits[1] = s.w <= room - (s.fits[0] ? s.low : 0);
+    return s;
+}
+
+static void bytes(const sys *s, const factor_kind *f, plan *p) {
+    const int64_t m = (int64_t)s->m, v = p->rows, w = (int64_t)p->width;
+    const sizes z = sizes_of(p->be, m, v, w, p->points, p->moduli, p->rows);
+    const size_t d = sizeof(double);
+    (void)f;
+    plan_add(p, "its blocks on the diagonal", (size_t)(m * w) * d);
+    plan_add(p, "residues of T and W",
+             (z.fits[0] ? 0 : z.low) + (z.fits[1] ? 0 : z.w) + z.z + z.work +
+                 (size_t)(m + 2 * v) * sizeof(int32_t));
+    if (z.phase > 0)
+        plan_add(p, "residues of Cpm", z.phase);
+    p->per_target = "W of a target";
+    p->target = (size_t)(v * m) * d;
+}
+
+/* --- memory */
+
+static void integers_close(product *base) {
+    integers *x = (integers *)base;
+    if (x == NULL)
+        return;
+    ENGINE_RELEASE(base->e, x->diag, x->own[0], x->own[1], x->z, x->of_t, x->of_w, x->of_z, x->of_p,
+                   x->work, x->p.cpm, x->p.w, x->p.ct, x->p.inner, x->p.rc, x->p.rw);
+    free(x);
+}
+
+static status open_phase(integers *x) {
+    engine *e = x->base.e;
+    const int64_t k = x->gathered;
+    const char *what = "residues of Cpm";
+    status st;
+    TRY(engine_doubles(e, x->np * k, "columns of Cpm", &x->p.cpm));
+    TRY(engine_doubles(e, x->v * k, "columns of W", &x->p.w));
+    TRY(engine_doubles(e, x->v * x->np, "W Cpm' of a target", &x->p.ct));
+    TRY(engine_array(e, (size_t)k * sizeof(int32_t), "exponents", (void **)&x->p.inner));
+    TRY(engine_array(e, (size_t)x->np * sizeof(int32_t), "exponents", (void **)&x->of_p));
+    TRY(engine_array(e, integer_bytes(x->moduli, x->np, k), what, (void **)&x->p.rc));
+    TRY(engine_array(e, integer_bytes(x->moduli, x->v, k), what, (void **)&x->p.rw));
+done:
+    return st;
+}
+
+static status take_memory(integers *x, int64_t rows) {
+    engine *e = x->base.e;
+    const dense_factor *f = (const dense_factor *)x->base.f;
+    const int64_t m = e->m, w = e->width, v = x->v;
+    const sizes s = sizes_of(e->be, m, v, w, x->np, x->moduli, rows);
+    char *room = f->f.residues;
+    status st;
+    TRY(engine_doubles(e, w * m, "blocks of Cmm", &x->diag));
+    if (!s.fits[0])
+        TRY(engine_array(e, s.low, "residues of T", &x->own[0]));
+    x->low = s.fits[0] ? (int8_t *)room : x->own[0];
+    if (!s.fits[1])
+        TRY(engine_array(e, s.w, "residues of W", &x->own[1]));
+    x->w = s.fits[1] ? room + (s.fits[0] ? s.low : 0) : x->own[1];
+    TRY(engine_array(e, s.z, "residues of W T", (void **)&x->z));
+    TRY(engine_array(e, (size_t)m * sizeof(int32_t), "exponents", (void **)&x->of_t));
+    TRY(engine_array(e, (size_t)v * sizeof(int32_t), "exponents", (void **)&x->of_w));
+    TRY(engine_array(e, (size_t)v * sizeof(int32_t), "exponents", (void **)&x->of_z));
+    TRY(engine_array(e, s.work, "work of products", &x->work));
+    x->lwork = s.work;
+    TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, v, w)));
+    if (x->np > 0)
+        TRY(open_phase(x));
+done:
+    return st;
+}
+
+static status integers_open(engine *e, const plan *p, const double *proj, factor *f,
+                            product **out) {
+    integers *x = NULL;
+    status st;
+    (void)proj;
+    TRY(p->moduli > 0 ? ALLOC(x, 1, "T of an exposure")
+                      : status_fail(MOAO_INPUT, "exposures by integers: compute.double is native"));
+    *x = (integers){.base = {.kind = &product_integer, .e = e, .f = f},
+                    .moduli = p->moduli,
+                    .v = p->rows,
+                    .np = p->points,
+                    .gathered = gathered_of(e->m, e->width)};
+    TRY(take_memory(x, p->rows));
+done:
+    if ((st = comm_agree(e->c, st)) != MOAO_OK) {
+        integers_close((product *)x);
+        x = NULL;
+    }
+    *out = (product *)x;
+    return st;
+}
+
+/* --- T */
+
+static const dense_factor *factor_of(const integers *x) {
+    return (const dense_factor *)x->base.f;
+}
+
+/* Residues of columns j .. j + n of T above its block on the diagonal, as rows. */
+static integer_rows columns_of_t(const integers *x, int64_t j, int64_t n) {
+    const int64_t m = x->base.e->m;
+    int8_t *low = x->low + low_bytes(m, x->base.e->width, x->moduli, j);
+    integer_rows r = integer_plain(x->moduli, n, j, low, x->of_t + j);
+    if (is_above(m, x->moduli)) {
+        r.first = ABOVE;
+        r.r[0] = (int8_t *)(factor_of(x)->a + j * m);
+        r.r[1] = low;
+        r.ld[1] = r.ld[0], r.step[1] = r.step[0];
+        r.ld[0] = (int64_t)sizeof(double) * m;
+        r.step[0] = even(j);
+    }
+    return r;
+}
+
+/* Residues of W from column j on: divided among two arrays as those of T are. */
+static integer_rows rows_of_w(const integers *x, int64_t j) {
+    integer_rows r = integer_plain(x->moduli, x->v, x->base.e->m, x->w, x->of_w);
+    r.first = is_above(x->base.e->m, x->moduli) ? ABOVE : r.first;
+    r.ld[1] = r.ld[0], r.step[1] = r.step[0];
+    r.r[1] = r.r[0] + r.first * r.step[0] + j;
+    r.r[0] += j;
+    return r;
+}
+
+/* Residues of rows by scales of their own. */
+static status to_residues(const integers *x, const integer_matrix *a, const integer_rows *r) {
+    const engine *e = x->base.e;
+    status st;
+    TRY(e->be->integer->scale(e->ctx, x->moduli, e->m, a, r->exponent, x->work, x->lwork));
+    TRY(e->be->integer->convert(e->ctx, x->moduli, a, r));
+done:
+    return st;
+}
+
+static status integers_load(product *base, const profile *p) {
+    integers *x = (integers *)base;
+    engine *e = base->e;
+    const int64_t m = e->m;
+    double *columns = x->w;
+    status st = MOAO_OK;
+    (void)p;
+    report_phase("exposure: T of Cmm");
+    ((dense_factor *)base->f)->mirrored = false;
+    for (int64_t j = 0, n; j < m; j += n) {
+        n = engine_width(e, j, m);
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, n, j, n,
+                             x->diag + j * e->width, e->width));
+        if (j == 0)
+            continue;
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, j, j, n, columns, j));
+        const integer_matrix t = {'T', n, j, columns, j, factor_of(x)->f.exponent, 1};
+        const integer_rows r = columns_of_t(x, j, n);
+        TRY(to_residues(x, &t, &r));
+    }
+    TRY(engine_flip(e, "flip-t", x->diag));
+done:
+    return st;
+}
+
+/* --- a target */
+
+static status integers_begin(product *base, const wrows *w, double *own) {
+    integers *x = (integers *)base;
+    const integer_matrix a = {'N', w->rows, base->e->m, w->w, w->ld, factor_of(x)->f.exponent, -1};
+    const integer_rows r = rows_of_w(x, 0);
+    (void)own;
+    x->p.count = 0;
+    x->p.begun = false;
+    report_phase("exposure: residues of W");
+    return to_residues(x, &a, &r);
+}
+
+static status integers_columns(product *base, const wrows *w, int64_t j, int64_t n, double *z,
+                               int64_t ldz) {
+    integers *x = (integers *)base;
+    engine *e = base->e;
+    const int64_t d = sizeof(double);
+    const double one = 1, *here = w->w + j * w->ld;
+    status st;
+    TRY(e->be->copy(e->ctx, z, ldz * d, here, w->ld * d, w->rows * d, n));
+    TRY(e->be->trmm(e->ctx, BACKEND_D, 'R', 'L', 'N', 'N', w->rows, n, &one,
+                    x->diag + j * e->width, e->width, z, ldz, e->work, e->lwork));
+    if (j == 0)
+        return st;
+    const integer_product p = {.moduli = x->moduli,
+                               .part = 'A',
+                               .m = w->rows,
+                               .n = n,
+                               .k = j,
+                               .alpha = 1,
+                               .beta = 1,
+                               .a = rows_of_w(x, 0),
+                               .b = columns_of_t(x, j, n),
+                               .c = z,
+                               .ldc = ldz};
+    TRY(e->be->integer->gemm(e->ctx, &p, x->work, x->lwork));
+done:
+    return st;
+}
+
+/* Y += Z(j) W(j)'. */
+static status integers_gram(product *base, const wrows *w, int64_t j, int64_t n, const double *z,
+                            int64_t ldz, double *y) {
+    integers *x = (integers *)base;
+    const engine *e = base->e;
+    const integer_matrix a = {'N', w->rows, n, z, ldz, factor_of(x)->f.exponent + j, 1};
+    integer_product p = {.moduli = x->moduli,
+                         .part = 'A',
+                         .m = w->rows,
+                         .n = w->rows,
+                         .k = n,
+                         .alpha = 1,
+                         .beta = j > 0 ? 1 : 0,
+                         .a = integer_plain(x->moduli, x->v, n, x->z, x->of_z),
+                         .b = rows_of_w(x, j),
+                         .c = y,
+                         .ldc = w->rows};
+    status st;
+    p.a.first = p.b.first;
+    p.a.ld[1] = p.a.ld[0], p.a.step[1] = p.a.step[0];
+    p.a.r[1] = p.a.r[0] + p.a.first * p.a.step[0];
+    TRY(to_residues(x, &a, &p.a));
+    TRY(e->be->integer->gemm(e->ctx, &p, x->work, x->lwork));
+done:
+    return st;
+}
+
+/* --- the residual phase */
+
+/* W Cpm' += that of the columns gathered so far. */
+static status flush(integers *x) {
+    const engine *e = x->base.e;
+    const int64_t k = x->p.count;
+    const integer_matrix w = {'N', x->v, k, x->p.w, x->v, x->p.inner, -1},
+                         c = {'N', x->np, k, x->p.cpm, x->np, x->p.inner, 1};
+    const integer_product p = {.moduli = x->moduli,
+                               .part = 'A',
+                               .m = x->v,
+                               .n = x->np,
+                               .k = k,
+                               .alpha = 1,
+                               .beta = x->p.begun ? 1 : 0,
+                               .a = integer_plain(x->moduli, x->v, k, x->p.rw, x->of_z),
+                               .b = integer_plain(x->moduli, x->np, k, x->p.rc, x->of_p),
+                               .c = x->p.ct,
+                               .ldc = x->v};
+    status st = MOAO_OK;
+    if (k == 0)
+        return st;
+    TRY(to_residues(x, &w, &p.a));
+    TRY(to_residues(x, &c, &p.b));
+    TRY(e->be->integer->gemm(e->ctx, &p, x->work, x->lwork));
+    x->p.count = 0;
+    x->p.begun = true;
+done:
+    return st;
+}
+
+/* Both axes of some subapertures, with their columns of W. */
+static status gather(integers *x, backend_cov_target *target, const wrows *w, const double *px,
+                     const double *py, const slope_pairs *p) {
+    const engine *e = x->base.e;
+    const int64_t d = sizeof(double), i = sizeof(int32_t), bytes = p->n * i;
+    status st;
+    TRY(e->mat->fill_cpm_both(target, BACKEND_D, x->np, px, py, p->sensor, p->k0, p->n,
+                              x->p.cpm + x->p.count * x->np, x->np, p->n));
+    for (int axis = 0; axis < 2; axis++) {
+        const int64_t from = p->column[axis];
+        TRY(e->be->copy(e->ctx, x->p.w + x->p.count * x->v, x->v * d, w->w + from * w->ld,
+                        w->ld * d, x->v * d, p->n));
+        TRY(e->be->copy(e->ctx, x->p.inner + x->p.count, bytes, factor_of(x)->f.exponent + from,
+                        bytes, bytes, 1));
+        x->p.count += p->n;
+    }
+done:
+    return st;
+}
+
+static status integers_phase(product *base, backend_cov_target *target, const wrows *w, int64_t np,
+                             const double *px, const double *py, int64_t j, int64_t n) {
+    integers *x = (integers *)base;
+    const engine *e = base->e;
+    const int64_t most = e->width / 2 > 0 ? e->width / 2 : 1;
+    status st = MOAO_OK;
+    (void)np;
+    for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, most, &p);) {
+        if (x->p.count + 2 * p.n > x->gathered)
+            TRY(flush(x));
+        TRY(gather(x, target, w, px, py, &p));
+    }
+    if (j + n == e->m)
+        TRY(flush(x));
+done:
+    return st;
+}
+
+static status integers_phase_end(product *base, const wrows *w, int64_t np, double *ct) {
+    const integers *x = (const integers *)base;
+    const engine *e = base->e;
+    const int64_t d = sizeof(double), all = w->rows * np * d;
+    return e->be->copy(e->ctx, ct, all, x->p.ct, all, all, 1);
+}
+
+const product_kind product_integer = {
+    .size = sizeof(product_kind),
+    .name = "integer",
+    .word = "exact",
+    .exact = true,
+    .own_phase = true,
+    .width = 4096,
+    .multiple = INTEGER_STEP,
+    .bytes = bytes,
+    .open = integers_open,
+    .close = integers_close,
+    .load = integers_load,
+    .begin = integers_begin,
+    .columns = integers_columns,
+    .gram = integers_gram,
+    .phase = integers_phase,
+    .phase_end = integers_phase_end,
+};
