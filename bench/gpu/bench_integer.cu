@@ -63,7 +63,7 @@ static void operand_free(operand *o) {
 
 static void convert(operand *o, int moduli) {
     o->rows = integer_plain(moduli, o->m, o->k, o->r, o->rows.exponent);
-    const integer_matrix x = {'N', o->m, o->k, o->a, o->m, NULL, 0};
+    const integer_matrix x = {'N', o->m, o->k, o->a, o->m, NULL, 0, NULL};
     OK(be->integer->scale(ctx, moduli, o->k, &x, o->rows.exponent, o->work, (size_t)o->m * 16));
     OK(be->integer->convert(ctx, moduli, &x, &o->rows));
 }

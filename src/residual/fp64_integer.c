@@ -247,7 +247,7 @@ static status integers_load(product *base, const profile *p) {
         if (j == 0)
             continue;
         TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, j, j, n, columns, j));
-        const integer_matrix t = {'T', n, j, columns, j, factor_of(x)->f.exponent, 1};
+        const integer_matrix t = {'T', n, j, columns, j, factor_of(x)->f.exponent, 1, NULL};
         const integer_rows r = columns_of_t(x, j, n);
         TRY(to_residues(x, &t, &r));
     }
@@ -260,7 +260,7 @@ done:
 
 static status integers_begin(product *base, const wrows *w, double *own) {
     integers *x = (integers *)base;
-    const integer_matrix a = {'N', w->rows, base->e->m, w->w, w->ld, factor_of(x)->f.exponent, -1};
+    const integer_matrix a = {'N', w->rows, base->e->m, w->w, w->ld, factor_of(x)->f.exponent, -1, NULL};
     const integer_rows r = rows_of_w(x, 0);
     (void)own;
     x->p.count = 0;
@@ -302,7 +302,7 @@ static status integers_gram(product *base, const wrows *w, int64_t j, int64_t n,
                             int64_t ldz, double *y) {
     integers *x = (integers *)base;
     const engine *e = base->e;
-    const integer_matrix a = {'N', w->rows, n, z, ldz, factor_of(x)->f.exponent + j, 1};
+    const integer_matrix a = {'N', w->rows, n, z, ldz, factor_of(x)->f.exponent + j, 1, NULL};
     integer_product p = {.moduli = x->moduli,
                          .part = 'A',
                          .m = w->rows,
@@ -330,8 +330,8 @@ done:
 static status flush(integers *x) {
     const engine *e = x->base.e;
     const int64_t k = x->p.count;
-    const integer_matrix w = {'N', x->v, k, x->p.w, x->v, x->p.inner, -1},
-                         c = {'N', x->np, k, x->p.cpm, x->np, x->p.inner, 1};
+    const integer_matrix w = {'N', x->v, k, x->p.w, x->v, x->p.inner, -1, NULL},
+                         c = {'N', x->np, k, x->p.cpm, x->np, x->p.inner, 1, NULL};
     const integer_product p = {.moduli = x->moduli,
                                .part = 'A',
                                .m = x->v,

@@ -53,7 +53,7 @@ static void *workspace_of(size_t bytes) {
 }
 
 static integer_matrix matrix_of(const operand *o) {
-    return (integer_matrix){o->trans, o->m, o->k, o->x.dev, o->x.ld, o->inner, o->sign};
+    return (integer_matrix){o->trans, o->m, o->k, o->x.dev, o->x.ld, o->inner, o->sign, NULL};
 }
 
 /* Residues of the numbers as they are now. */

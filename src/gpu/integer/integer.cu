@@ -17,11 +17,12 @@ struct rows_of {
     int64_t m, k, down, along;
     const int32_t *inner;
     int sign;
+    const int32_t *span;
 };
 
 static rows_of rows_in(const integer_matrix *a) {
     const bool plain = a->trans == 'N';
-    const rows_of x = {a->a, a->m, a->k, plain ? 1 : a->lda, plain ? a->lda : 1, a->inner, a->sign};
+    const rows_of x = {a->a, a->m, a->k, plain ? 1 : a->lda, plain ? a->lda : 1, a->inner, a->sign, a->span};
     return x;
 }
 
@@ -105,24 +106,56 @@ __global__ void square_exponents_kernel(int64_t m, double limit, const double *s
         exponent[i] = integer_square_exponent(limit, square[i * inc]);
 }
 
-static status scale(backend_ctx *ctx, int moduli, int64_t longest, const integer_matrix *a,
-                    int32_t *exponent, void *work, size_t lwork) {
-    gpu_device_guard guard(ctx->device);
+__global__ void grow_kernel(int64_t m, integer_block b, const whole *largest, const whole *sum,
+                            integer_growth g) {
+    const int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
+    if (i >= m)
+        return;
+    b.largest = number_of(largest[i]);
+    b.sum = sum[i];
+    integer_grow(&b, i, &g);
+}
+
+/* Of each row, [m] in work: the largest modulus, then the sum of squares in units of that. */
+static status sizes(backend_ctx *ctx, const integer_matrix *a, void *work, size_t lwork) {
     const rows_of x = rows_in(a);
-    const int64_t m = a->m, k = a->k;
+    const int64_t m = a->m;
     cudaStream_t s = ctx->main.stream;
-    whole *largest = (whole *)work, *sum = largest + m;
+    whole *largest = (whole *)work;
     if (lwork < (size_t)m * 2 * sizeof(whole))
         return status_fail(MOAO_INPUT, "scales of rows: the workspace is too small");
     CUDA_TRY(cudaMemsetAsync(work, 0, (size_t)m * 2 * sizeof(whole), s));
-    if (k > 0) {
+    if (a->k > 0) {
         largest_kernel<<<walk_grid(x), THREADS, 0, s>>>(x, largest);
         LAUNCHED();
-        squares_kernel<<<walk_grid(x), THREADS, 0, s>>>(x, largest, sum);
+        squares_kernel<<<walk_grid(x), THREADS, 0, s>>>(x, largest, largest + m);
         LAUNCHED();
     }
-    exponents_kernel<<<(unsigned)gpu_ceil(m, THREADS), THREADS, 0, s>>>(
-        m, integer_square(moduli, longest), largest, sum, exponent);
+    return MOAO_OK;
+}
+
+static status scale(backend_ctx *ctx, int moduli, int64_t longest, const integer_matrix *a,
+                    int32_t *exponent, void *work, size_t lwork) {
+    gpu_device_guard guard(ctx->device);
+    const int64_t m = a->m;
+    const whole *largest = (const whole *)work;
+    GPU_TRY(sizes(ctx, a, work, lwork));
+    exponents_kernel<<<(unsigned)gpu_ceil(m, THREADS), THREADS, 0, ctx->main.stream>>>(
+        m, integer_square(moduli, longest), largest, largest + m, exponent);
+    LAUNCHED();
+    return MOAO_OK;
+}
+
+static status extend(backend_ctx *ctx, int moduli, int64_t longest, const integer_matrix *a,
+                     int64_t before, bool front, const integer_growth *g, void *work,
+                     size_t lwork) {
+    gpu_device_guard guard(ctx->device);
+    const int64_t m = a->m;
+    const whole *largest = (const whole *)work;
+    const integer_block b = {integer_square(moduli, longest), 0, 0, before, a->k, front};
+    GPU_TRY(sizes(ctx, a, work, lwork));
+    grow_kernel<<<(unsigned)gpu_ceil(m, THREADS), THREADS, 0, ctx->main.stream>>>(
+        m, b, largest, largest + m, *g);
     LAUNCHED();
     return MOAO_OK;
 }
@@ -146,6 +179,14 @@ struct block_of_entries {
     int64_t v[4][WIDTH / 4][ROWS + 1];
 };
 
+/* Whether entries from .. from + n of row i are converted; of n = 1: that entry is. */
+__device__ inline bool in_span(const rows_of &x, int64_t i, int64_t from, int64_t n) {
+    if (i >= x.m || x.span == NULL)
+        return i < x.m;
+    const int64_t end = (x.span[2 * i + 1] + INTEGER_STEP - 1) / INTEGER_STEP * INTEGER_STEP;
+    return from < end && from + n > x.span[2 * i];
+}
+
 /* The integers of a block; rows whose entries do not fit are marked. */
 __device__ inline void load_block(const rows_of &x, double top, int32_t *exponent, int64_t row,
                                   int64_t from, block_of_entries *b) {
@@ -153,7 +194,7 @@ __device__ inline void load_block(const rows_of &x, double top, int32_t *exponen
     for (int e = threadIdx.x; e < ROWS * WIDTH; e += THREADS) {
         const int i = plain ? e % ROWS : e / WIDTH, c = plain ? e / ROWS : e % WIDTH;
         int64_t v = 0;
-        if (row + i < x.m && from + c < x.k) {
+        if (from + c < x.k && in_span(x, row + i, from + c, 1)) {
             const int exp = exponent[row + i];
             bool fits = true;
             if (exp != INTEGER_BAD)
@@ -183,10 +224,14 @@ __global__ void __launch_bounds__(THREADS)
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int64_t from = blockIdx.x * (int64_t)WIDTH;
     for (int64_t row = blockIdx.y * (int64_t)ROWS; row < x.m; row += gridDim.y * (int64_t)ROWS) {
+        if (!__syncthreads_or(threadIdx.x < ROWS && in_span(x, row + threadIdx.x, from, WIDTH)))
+            continue;
         load_block(x, s.top, r.exponent, row, from, &b);
         __syncthreads();
         for (int i = warp; i < ROWS && row + i < x.m && from + 4 * lane < width;
              i += THREADS / 32) {
+            if (!in_span(x, row + i, from + 4 * lane, 1)) /* spans are of whole steps */
+                continue;
             const int64_t v[4] = {b.v[0][lane][i], b.v[1][lane][i], b.v[2][lane][i],
                                   b.v[3][lane][i]};
             for (int t = 0; t < s.n; t++) {
@@ -336,5 +381,6 @@ extern "C" const backend_integer backend_integer_gpu = {.size = sizeof(backend_i
                                                         .workspace = NULL,
                                                         .scale = scale,
                                                         .scale_squares = scale_squares,
+                                                        .extend = extend,
                                                         .convert = convert,
                                                         .gemm = gemm};

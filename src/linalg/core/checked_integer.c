@@ -52,6 +52,28 @@ static status scale_squares(backend_ctx *ctx, int moduli, int64_t longest, int64
                    : MOAO_OK;
 }
 
+static status extend(backend_ctx *ctx, int moduli, int64_t longest, const integer_matrix *a,
+                     int64_t before, bool front, const integer_growth *g, void *work,
+                     size_t lwork) {
+    const backend *own = backend_own(ctx);
+    const bool fine = scale_ok(moduli, longest, a->m) && matrix_ok(a) && before >= 0 &&
+                      a->k <= longest - before;
+    const extent x[] = {matrix_extent(a),
+                        {g->exponent, a->m, 1, a->m, sizeof *g->exponent},
+                        {g->span, 2 * a->m, 1, 2 * a->m, sizeof *g->span},
+                        {g->unit, a->m, 1, a->m, sizeof *g->unit},
+                        {g->sum, a->m, 1, a->m, sizeof *g->sum},
+                        {a->inner, a->k, 1, a->k, sizeof *a->inner},
+                        {work, (int64_t)lwork, 1, (int64_t)lwork, 1}};
+    const char *name = "exponents of rows that grow";
+    const status st =
+        extents_check(checked_admit(own, own->integer != NULL, fine, name), name, 7, x);
+    return st != MOAO_OK ? st
+           : a->m > 0
+               ? own->integer->extend(ctx, moduli, longest, a, before, front, g, work, lwork)
+               : MOAO_OK;
+}
+
 static bool rows_ok(const integer_rows *r, int moduli, int64_t k) {
     bool fine = r->first >= 0 && r->first <= moduli;
     for (int part = 0; part < 2; part++) {
@@ -71,11 +93,12 @@ static status convert(backend_ctx *ctx, int moduli, const integer_matrix *a,
     const extent x[] = {matrix_extent(a),
                         {rows->exponent, a->m, 1, a->m, sizeof *rows->exponent},
                         {a->inner, a->k, 1, a->k, sizeof *a->inner},
+                        {a->span, 2 * a->m, 1, 2 * a->m, sizeof *a->span},
                         {rows->first > 0 ? rows->r[0] : NULL, width, a->m, rows->ld[0], 1},
                         {rows->first < moduli ? rows->r[1] : NULL, width, a->m, rows->ld[1], 1}};
     const char *name = "residues of rows";
     const status st =
-        extents_check(checked_admit(own, own->integer != NULL, fine, name), name, 5, x);
+        extents_check(checked_admit(own, own->integer != NULL, fine, name), name, 6, x);
     return st != MOAO_OK          ? st
            : a->m > 0 && a->k > 0 ? own->integer->convert(ctx, moduli, a, rows)
                                   : MOAO_OK;
@@ -110,5 +133,6 @@ const backend_integer checked_integer = {.size = sizeof(backend_integer),
                                          .workspace = workspace,
                                          .scale = scale,
                                          .scale_squares = scale_squares,
+                                         .extend = extend,
                                          .convert = convert,
                                          .gemm = gemm};

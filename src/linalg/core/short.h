@@ -254,9 +254,11 @@ typedef moao_hier format;
 #define integer_bytes moao_integer_bytes
 #define integer_convert_op moao_integer_convert_op
 #define integer_error moao_integer_error
+#define integer_extend_op moao_integer_extend_op
 #define integer_factor_defaults moao_integer_factor_defaults
 #define integer_factor_options moao_integer_factor_options
 #define integer_gemm_op moao_integer_gemm_op
+#define integer_growth moao_integer_growth
 #define integer_ld moao_integer_ld
 #define integer_matrix moao_integer_matrix
 #define integer_moduli moao_integer_moduli

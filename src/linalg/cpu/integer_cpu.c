@@ -9,25 +9,26 @@ static double entry_at(const integer_matrix *a, int64_t i, int64_t l) {
     return a->inner != NULL ? x * integer_power(a->sign * a->inner[l]) : x;
 }
 
-static int32_t row_exponent(double limit, const integer_matrix *a, int64_t i) {
+/* The largest modulus of a row, NaN where it has one, and the sum of squares in units of that. */
+static double row_size(const integer_matrix *a, int64_t i, uint64_t *sum) {
     double largest = 0;
-    uint64_t sum = 0;
     int top;
+    *sum = 0;
     for (int64_t l = 0; l < a->k; l++) {
         const double x = fabs(entry_at(a, i, l));
         largest = x > largest || isnan(x) ? x : largest;
         if (isnan(largest))
-            return INTEGER_BAD;
+            return largest;
     }
     if (largest > 0 && largest < (double)INFINITY) {
         (void)frexp(largest, &top);
         const integer_factors f = integer_factors_of(20 - top);
         for (int64_t l = 0; l < a->k; l++) {
             const uint64_t u = integer_coarse(entry_at(a, i, l), f);
-            sum += u * u;
+            *sum += u * u;
         }
     }
-    return integer_row_exponent(limit, largest, sum);
+    return largest;
 }
 
 static status scale(backend_ctx *ctx, int moduli, int64_t longest, const integer_matrix *a,
@@ -35,8 +36,25 @@ static status scale(backend_ctx *ctx, int moduli, int64_t longest, const integer
     const double limit = integer_square(moduli, longest);
     (void)ctx, (void)work, (void)lwork;
 #pragma omp parallel for if (a->m * a->k > 65536)
-    for (int64_t i = 0; i < a->m; i++)
-        exponent[i] = row_exponent(limit, a, i);
+    for (int64_t i = 0; i < a->m; i++) {
+        uint64_t sum;
+        const double largest = row_size(a, i, &sum);
+        exponent[i] = integer_row_exponent(limit, largest, sum);
+    }
+    return MOAO_OK;
+}
+
+static status extend(backend_ctx *ctx, int moduli, int64_t longest, const integer_matrix *a,
+                     int64_t before, bool front, const integer_growth *g, void *work,
+                     size_t lwork) {
+    const double limit = integer_square(moduli, longest);
+    (void)ctx, (void)work, (void)lwork;
+#pragma omp parallel for if (a->m * a->k > 65536)
+    for (int64_t i = 0; i < a->m; i++) {
+        integer_block b = {.limit = limit, .before = before, .n = a->k, .front = front};
+        b.largest = row_size(a, i, &b.sum);
+        integer_grow(&b, i, g);
+    }
     return MOAO_OK;
 }
 
@@ -63,7 +81,9 @@ static status convert(backend_ctx *ctx, int moduli, const integer_matrix *a,
         const bool marked = rows->exponent[i] == INTEGER_BAD;
         const integer_factors f = integer_factors_of(marked ? 0 : rows->exponent[i]);
         bool fits = !marked;
-        for (int64_t l = 0; l < integer_ld(a->k); l++) {
+        const int64_t begin = a->span != NULL ? a->span[2 * i] : 0,
+                      end = a->span != NULL ? a->span[2 * i + 1] : a->k;
+        for (int64_t l = begin; l < integer_ld(end); l++) {
             const int64_t v =
                 l < a->k && !marked ? integer_entry(entry_at(a, i, l), f, s.top, &fits) : 0;
             for (int t = 0; t < moduli; t++)
@@ -120,5 +140,6 @@ static status gemm(backend_ctx *ctx, const integer_product *p, void *work, size_
 const backend_integer integer_cpu = {.size = sizeof(backend_integer),
                                      .scale = scale,
                                      .scale_squares = scale_squares,
+                                     .extend = extend,
                                      .convert = convert,
                                      .gemm = gemm};

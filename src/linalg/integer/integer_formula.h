@@ -98,6 +98,53 @@ INTEGER_INLINE int integer_square_exponent(double limit, double square) {
     return integer_exponent(limit * (1 - 9.5367431640625e-7), square, 0);
 }
 
+/* A row's block of new entries: largest modulus and coarse sum as of integer_row_exponent. */
+typedef struct {
+    double limit, largest;
+    uint64_t sum;
+    int64_t before, n; /* entries stored, and new ones, */
+    bool front;        /* in front of those */
+} integer_block;
+
+/* sum 4^-unit += 4^-e; 4^500 is a number. */
+INTEGER_INLINE void integer_add_square(int e, int32_t *unit, double *sum) {
+    const int d = *unit - e;
+    if (*sum == 0 || d > 500) {
+        *sum = *sum == 0 ? 1 : 2;
+        *unit = e;
+    } else if (d > -500) {
+        *sum += integer_power(2 * d);
+    }
+}
+
+/* Row i of a growth by a block. */
+INTEGER_INLINE void integer_grow(const integer_block *b, int64_t i, const moao_integer_growth *g) {
+    const bool marked = b->before > 0 && g->exponent[i] == MOAO_INTEGER_BAD;
+    const int e = marked ? MOAO_INTEGER_BAD : integer_row_exponent(b->limit, b->largest, b->sum);
+    const int32_t begin = b->front ? 0 : (int32_t)b->before;
+    int order, most;
+    if (b->before == 0)
+        g->unit[i] = 0, g->sum[i] = 0, g->exponent[i] = 0;
+    g->span[2 * i] = begin;
+    g->span[2 * i + 1] = begin + (int32_t)b->n;
+    if (e == MOAO_INTEGER_BAD) {
+        g->exponent[i] = MOAO_INTEGER_BAD;
+        return;
+    }
+    if (!(b->largest > 0)) /* zeros, by any exponent */
+        return;
+    const bool first = g->sum[i] == 0;
+    integer_add_square(e, &g->unit[i], &g->sum[i]);
+    const double f = frexp(g->sum[i], &order); /* sum <= 2^order, or 2^(order - 1) */
+    order -= f == 0.5 ? 1 : 0;
+    most = g->unit[i] - (order > 0 ? (order + 1) / 2 : -(-order / 2));
+    if (first || g->exponent[i] > most) {
+        g->exponent[i] = most - MOAO_INTEGER_SPARE;
+        g->span[2 * i] = 0;
+        g->span[2 * i + 1] = (int32_t)(b->before + b->n);
+    }
+}
+
 /* The sum of a product in units of its operands', from its residues. */
 INTEGER_INLINE double integer_rebuild(const integer_constants *s, double high, double low) {
     const double q = rint(high * s->m_inverse);

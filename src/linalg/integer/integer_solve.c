@@ -1,6 +1,7 @@
 /* Both triangles of a Cholesky factor against rows, by products of integers
  * (moao/integer_factor.h). Block columns of L are converted when their turn comes, once for all
- * blocks of rows; rows anew for each of them, by scales that follow what they have become. */
+ * blocks of rows that are solved for together; rows as they become known, and anew where they have
+ * outgrown their scales. */
 #include "linalg/core/backend_check.h"
 #include "moao/integer_factor.h"
 
@@ -11,11 +12,20 @@ typedef struct {
     const double *l;
     int64_t lda, rows;       /* rows: of a block, at most */
     const int32_t *exponent; /* of the rows of L */
-    int32_t *of_l, *of_w;
-    int8_t *panel, *solved; /* residues of a block column of L, and of rows */
+    int32_t *of_l;
+    int8_t *panel; /* residues of a block column of L */
     void *work;
     size_t lwork;
 } solve;
+
+/* Rows of a right-hand side, and the residues of their solution so far. */
+typedef struct {
+    integer_solve_rows w;
+    integer_rows r;
+    integer_growth g;
+} solution;
+
+#define TOGETHER 16 /* blocks of rows, at most */
 
 static size_t aligned(size_t bytes) {
     return (bytes + 255) / 256 * 256;
@@ -46,13 +56,20 @@ static bool in_range(const backend *be, const integer_factor_options *o) {
            o->n <= INTEGER_LONGEST && o->block >= INTEGER_STEP && o->block % INTEGER_STEP == 0;
 }
 
+/* Of a block of rows: exponents, units, spans and sums; residues. */
+static size_t bytes_each(const integer_factor_options *o, int64_t rows) {
+    return aligned((size_t)rows * (4 * sizeof(int32_t) + sizeof(double))) +
+           aligned(integer_bytes(o->moduli, rows, inner_of(o)));
+}
+
+static size_t bytes_shared(const backend *be, const integer_factor_options *o, int64_t rows) {
+    return aligned((size_t)o->block * sizeof(int32_t)) +
+           aligned(integer_bytes(o->moduli, o->block, inner_of(o))) +
+           aligned(steps_work(be, o, rows));
+}
+
 size_t integer_solve_bytes(const backend *be, const integer_factor_options *o, int64_t rows) {
-    if (!in_range(be, o) || rows <= 0)
-        return 0;
-    const int64_t inner = inner_of(o);
-    return aligned((size_t)o->block * sizeof(int32_t)) + aligned((size_t)rows * sizeof(int32_t)) +
-           aligned(integer_bytes(o->moduli, o->block, inner)) +
-           aligned(integer_bytes(o->moduli, rows, inner)) + steps_work(be, o, rows);
+    return in_range(be, o) && rows > 0 ? bytes_shared(be, o, rows) + bytes_each(o, rows) : 0;
 }
 
 /* Residues of A by scales of its own. */
@@ -98,10 +115,38 @@ done:
     return st;
 }
 
+/* Columns j .. j + n of the solution are known: their residues. */
+static status extend(const solve *s, solution *x, const panel *l) {
+    const bool front = l->trans == 'N';
+    const int64_t before = l->k, from = front ? l->j : 0, n = before + l->n;
+    integer_matrix a = {.trans = 'N',
+                        .m = x->w.rows,
+                        .k = l->n,
+                        .a = x->w.w + l->j * x->w.ld,
+                        .lda = x->w.ld,
+                        .inner = front ? s->exponent + l->j : NULL,
+                        .sign = -1};
+    integer_rows r = x->r;
+    status st = MOAO_OK;
+    if (n == s->o.n) /* the last block: nothing follows */
+        return st;
+    r.r[0] += from;
+    TRY(s->be->integer->extend(s->ctx, s->o.moduli, s->o.n, &a, before, front, &x->g, s->work,
+                               s->lwork));
+    a.k = n;
+    a.a = x->w.w + from * x->w.ld;
+    a.inner = front ? s->exponent + from : NULL;
+    a.span = x->g.span;
+    TRY(s->be->integer->convert(s->ctx, s->o.moduli, &a, &r));
+done:
+    return st;
+}
+
 /* W(j) -= W(from: from + k) op(L), then times the inverse of the block on the diagonal, or of its
  * transpose. */
-static status one_block(const solve *s, const integer_solve_rows *w, const panel *l) {
+static status one_block(const solve *s, solution *x, const panel *l) {
     const double one = 1;
+    const integer_solve_rows *w = &x->w;
     status st;
     if (l->k > 0) {
         integer_product p = {.moduli = s->o.moduli,
@@ -111,32 +156,47 @@ static status one_block(const solve *s, const integer_solve_rows *w, const panel
                              .k = l->k,
                              .alpha = -1,
                              .beta = 1,
+                             .a = x->r,
                              .b = l->r,
                              .c = w->w + l->j * w->ld,
                              .ldc = w->ld};
-        const integer_matrix x = {.trans = 'N',
-                                  .m = w->rows,
-                                  .k = l->k,
-                                  .a = w->w + l->from * w->ld,
-                                  .lda = w->ld,
-                                  .inner = l->trans == 'N' ? s->exponent + l->from : NULL,
-                                  .sign = -1};
-        TRY(rows_of(s, &x, s->solved, s->of_w, &p.a));
+        p.a.r[0] += l->from;
         TRY(s->be->integer->gemm(s->ctx, &p, s->work, s->lwork));
     }
     TRY(s->be->trsm(s->ctx, BACKEND_D, 'R', 'L', l->trans, 'N', w->rows, l->n, &one,
                     s->l + l->j + l->j * s->lda, s->lda, w->w + l->j * w->ld, w->ld, s->work,
                     s->lwork));
+    TRY(extend(s, x, l));
 done:
     return st;
 }
 
-static status one_column(const solve *s, char trans, int64_t j, int count,
-                         const integer_solve_rows *w) {
+static status one_column(const solve *s, char trans, int64_t j, int count, solution *x) {
     panel l;
     status st = panel_of(s, trans, j, &l);
     for (int i = 0; i < count && st == MOAO_OK; i++)
-        st = w[i].rows > 0 ? one_block(s, w + i, &l) : MOAO_OK;
+        st = x[i].w.rows > 0 ? one_block(s, x + i, &l) : MOAO_OK;
+    return st;
+}
+
+/* Blocks whose residues are stored at the same time, at `at` on. */
+static status solve_together(const solve *s, int count, const integer_solve_rows *w, char *at) {
+    const integer_factor_options *o = &s->o;
+    const int64_t last = (o->n - 1) / o->block * o->block, rows = s->rows;
+    solution x[TOGETHER];
+    status st = MOAO_OK;
+    for (int i = 0; i < count; i++, at += bytes_each(o, rows)) {
+        double *sum = (double *)at;
+        int32_t *exponent = (int32_t *)(sum + rows);
+        int8_t *r = (int8_t *)at + aligned((size_t)rows * (4 * sizeof(int32_t) + sizeof(double)));
+        x[i] = (solution){.w = w[i],
+                          .r = integer_plain(o->moduli, rows, inner_of(o), r, exponent),
+                          .g = {exponent, exponent + 2 * rows, exponent + rows, sum}};
+    }
+    for (int64_t j = 0; j <= last && st == MOAO_OK; j += o->block)
+        st = one_column(s, 'T', j, count, x);
+    for (int64_t j = last; j >= 0 && st == MOAO_OK; j -= o->block)
+        st = one_column(s, 'N', j, count, x);
     return st;
 }
 
@@ -155,18 +215,17 @@ status integer_solve(const backend *be, backend_ctx *ctx, const integer_factor_o
         return status_fail(MOAO_INPUT, "solve by integers: the workspace is too small");
     if (o->n == 0 || s.rows == 0)
         return MOAO_OK;
-    const int64_t inner = inner_of(o);
     char *at = work;
     s.of_l = (int32_t *)at, at += aligned((size_t)o->block * sizeof(int32_t));
-    s.of_w = (int32_t *)at, at += aligned((size_t)s.rows * sizeof(int32_t));
-    s.panel = (int8_t *)at, at += aligned(integer_bytes(o->moduli, o->block, inner));
-    s.solved = (int8_t *)at, at += aligned(integer_bytes(o->moduli, s.rows, inner));
-    s.work = at, s.lwork = steps_work(be, o, s.rows);
-    const int64_t last = (o->n - 1) / o->block * o->block;
+    s.panel = (int8_t *)at, at += aligned(integer_bytes(o->moduli, o->block, inner_of(o)));
+    s.lwork = steps_work(be, o, s.rows);
+    s.work = at, at += aligned(s.lwork);
+    const size_t many = (lwork - bytes_shared(be, o, s.rows)) / bytes_each(o, s.rows);
+    const int together = many < TOGETHER ? (int)many : TOGETHER;
     status st = MOAO_OK;
-    for (int64_t j = 0; j <= last && st == MOAO_OK; j += o->block)
-        st = one_column(&s, 'T', j, count, w);
-    for (int64_t j = last; j >= 0 && st == MOAO_OK; j -= o->block)
-        st = one_column(&s, 'N', j, count, w);
+    for (int k = 0, n; k < count && st == MOAO_OK; k += n) {
+        n = count - k < together ? count - k : together;
+        st = solve_together(&s, n, w + k, at);
+    }
     return st;
 }

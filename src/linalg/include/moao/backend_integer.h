@@ -32,6 +32,7 @@ enum {
     MOAO_INTEGER_DEPTH = 131072,    /* inner size whose sums of bytes are exact in 32 bits */
     MOAO_INTEGER_STEP = 16,         /* residues of a row are stored up to a multiple of this, */
     MOAO_INTEGER_ROWS = 16,         /* and rows of an operand can be read up to one of this */
+    MOAO_INTEGER_SPARE = 2,         /* bits by which a row may grow before it is converted anew */
     MOAO_INTEGER_BAD = -2147483647, /* exponent of a marked row */
 };
 #define MOAO_INTEGER_LONGEST ((int64_t)1 << 24) /* inner size of a product */
@@ -80,6 +81,8 @@ typedef struct {
     int64_t lda;
     const int32_t *inner; /* [k] in the backend's memory, at most 400 in modulus, */
     int sign;
+    const int32_t *span; /* NULL, or [2 m] in the backend's memory: of row i, entries span[2 i] up
+                            to span[2 i + 1] are converted, multiples of MOAO_INTEGER_STEP or k */
 } moao_integer_matrix;
 
 /* Exponents of the rows for products of `moduli` and an inner size of at most `longest`. work: 16
@@ -92,6 +95,19 @@ typedef moao_status moao_integer_scale_op(moao_backend_ctx *ctx, int moduli, int
 typedef moao_status moao_integer_scale_squares_op(moao_backend_ctx *ctx, int moduli,
                                                   int64_t longest, int64_t m, const double *square,
                                                   int64_t inc, int32_t *exponent);
+/* Rows whose entries become known block by block, and whose residues are stored: a row is converted
+ * anew only where its norm has outgrown its exponent. exponent: of the residues, [m], and span, [2
+ * m], of what has to be converted now; the others belong to the operation. */
+typedef struct {
+    int32_t *exponent, *span, *unit;
+    double *sum; /* of squares, at most, in units of the limit times 2^(-2 unit) */
+} moao_integer_growth;
+/* `a` has the new entries of the rows; `before` entries of each are stored already (0: the first
+ * block), and the new ones follow them or, front, precede them. An exponent has MOAO_INTEGER_SPARE
+ * bits more than its row needs at first. `longest`: inner size at the end; work as of scale. */
+typedef moao_status moao_integer_extend_op(moao_backend_ctx *ctx, int moduli, int64_t longest,
+                                           const moao_integer_matrix *a, int64_t before, bool front,
+                                           const moao_integer_growth *g, void *work, size_t lwork);
 /* Residues of the rows, with exponents that are there; zeros up to the next multiple of
  * MOAO_INTEGER_STEP. Rows that do not fit their exponents are marked. */
 typedef moao_status moao_integer_convert_op(moao_backend_ctx *ctx, int moduli,
@@ -119,6 +135,7 @@ typedef struct moao_backend_integer {
     size_t (*workspace)(int moduli, int64_t m, int64_t n);
     moao_integer_scale_op *scale;
     moao_integer_scale_squares_op *scale_squares;
+    moao_integer_extend_op *extend;
     moao_integer_convert_op *convert;
     moao_integer_gemm_op *gemm;
 } moao_backend_integer;

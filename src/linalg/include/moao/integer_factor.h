@@ -52,7 +52,9 @@ typedef struct {
 } moao_integer_solve_rows;
 
 /* Bytes of work for solves of at most `rows` rows at a time: residues of a block column of L and of
- * the rows, moduli n (block + rows) at most, and what products and triangles take. */
+ * the rows, moduli n (block + rows) at most, and what products and triangles take. With more, as
+ * many blocks of rows as it holds are solved for together, and L becomes residues once for all of
+ * them. */
 MOAO_PUBLIC size_t moao_integer_solve_bytes(const moao_backend *be,
                                             const moao_integer_factor_options *o, int64_t rows);
 /* W := W (L L')^-1 for each of `count` blocks of rows, L the lower triangle of l with the exponents
