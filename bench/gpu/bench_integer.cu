@@ -1,19 +1,23 @@
 /* Double precision by integer tensor cores against the vendor's double precision, in one process.
- *   bench_integer [--csv FILE] [--scale PER_CENT] [--block COLUMNS] [products|bytes|factor N...]...
- * products: C := C - A B' of the shapes of a factor, of W and of exposures, random data over three
- * decades; vendor: cuBLAS dgemm; by 10, 12, 14 and 15 moduli, residues formed in the call, of A
- * kept, of both kept; the difference to dgemm in units of |a_i| |b_j| in a sample of entries.
- * bytes: sums of products of bytes alone, all moduli in one call of the vendor's and one by one.
- * factor N: Cholesky of a covariance of order N by integers, by potrf; seconds, and |A v - L L' v|
+ *   bench_integer [--csv FILE] [--scale PER_CENT] [--block COLUMNS] [--targets N]
+ * [products|bytes|factor N...]... products: C := C - A B' of the shapes of a factor, of W and of
+ * exposures, random data over three decades; vendor: cuBLAS dgemm; by 10, 12, 14 and 15 moduli,
+ * residues formed in the call, of A kept, of both kept; the difference to dgemm in units of |a_i|
+ * |b_j| in a sample of entries. bytes: sums of products of bytes alone, all moduli in one call of
+ * the vendor's and one by one. factor N: Cholesky of a covariance of order N by integers, by potrf;
+ * seconds, and |A v - L L' v|
  * /
  * (|A| |v|) of both; then both triangles for 5,336 rows. --scale: sizes of products in per cent;
- * --block: columns of a block of factors. */
+ * --block: columns of a block of factors; --targets: blocks of 5,336 rows that are solved for
+ * together, time of one. */
 #include "bench_gpu.cuh"
 #include "moao/integer_factor.h"
 #include <cmath>
+#include <vector>
 
 static double scale = 1;
 static int64_t block; /* 0: the library's choice */
+static int targets = 1;
 
 static integer_factor_options options_of(int64_t n) {
     integer_factor_options o = integer_factor_defaults(n, true);
@@ -225,30 +229,41 @@ static void solve_case(int64_t n, const double *a, const int32_t *exponent) {
     const double one = 1, minus = -1, flops = 2.0 * rows * n * n;
     double *w[2], seconds[2], norm[2];
     for (int way = 0; way < 2; way++) {
-        const size_t lwork = way ? integer_solve_bytes(be, &o, rows)
-                                 : be->workspace(BACKEND_TRSM, BACKEND_D, rows, n);
+        const size_t some = way ? integer_solve_bytes(be, &o, rows)
+                                : be->workspace(BACKEND_TRSM, BACKEND_D, rows, n);
+        const int count = way ? targets : 1;
+        const size_t each = integer_bytes(o.moduli, rows, n) + (1 << 20);
+        const size_t lwork = some + (size_t)(count - 1) * each;
         void *work = bench_alloc(lwork);
-        w[way] = decades(rows * n, 11);
-        const integer_solve_rows r = {rows, w[way], rows};
-        seconds[way] =
-            1e-3 * bench_time(
-                       2,
-                       [&] { decades_kernel<<<132 * 16, 256, 0, stream>>>(w[way], rows * n, 11); },
-                       [&] {
-                           if (way)
-                               OK(integer_solve(be, ctx, &o, a, n, exponent, 1, &r, work, lwork));
-                           for (int pass = 0; !way && pass < 2; pass++)
-                               OK(be->trsm(ctx, BACKEND_D, 'R', 'L', pass ? 'N' : 'T', 'N', rows, n,
-                                           &one, a, n, w[0], rows, work, lwork));
-                       });
+        std::vector<integer_solve_rows> r;
+        for (int k = count - 1; k >= 0; k--)
+            r.push_back({rows, w[way] = decades(rows * n, 11), rows});
+        seconds[way] = 1e-3 / count *
+                       bench_time(
+                           2,
+                           [&] {
+                               for (auto &x : r)
+                                   decades_kernel<<<132 * 16, 256, 0, stream>>>(x.w, rows * n, 11);
+                           },
+                           [&] {
+                               if (way)
+                                   OK(integer_solve(be, ctx, &o, a, n, exponent, count, r.data(),
+                                                    work, lwork));
+                               for (int pass = 0; !way && pass < 2; pass++)
+                                   OK(be->trsm(ctx, BACKEND_D, 'R', 'L', pass ? 'N' : 'T', 'N',
+                                               rows, n, &one, a, n, w[0], rows, work, lwork));
+                           });
         OK(cublasDnrm2_64(blas, rows * n, w[way], 1, &norm[0]));
+        for (auto &x : r)
+            if (x.w != w[way])
+                CU(cudaFree(x.w));
         CU(cudaFree(work));
     }
     OK(cublasDaxpy_64(blas, rows * n, &minus, w[0], 1, w[1], 1));
     OK(cublasDnrm2_64(blas, rows * n, w[1], 1, &norm[1]));
-    printf("triangles of %ld, %ld rows: native %.3f s, %.1f TF; by integers %.3f s, %.1f TF; "
-           "difference %.1e of W\n",
-           (long)n, (long)rows, seconds[0], flops / seconds[0] * 1e-12, seconds[1],
+    printf("triangles of %ld, %ld rows: native %.3f s, %.1f TF; by integers (%d together) %.3f s, "
+           "%.1f TF; difference %.1e of W\n",
+           (long)n, (long)rows, seconds[0], flops / seconds[0] * 1e-12, targets, seconds[1],
            flops / seconds[1] * 1e-12, norm[1] / norm[0]);
     fflush(stdout);
     CU(cudaFree(w[0])), CU(cudaFree(w[1]));
@@ -308,6 +323,8 @@ int main(int argc, char **argv) {
             path = argv[at + 1];
         else if (!strcmp(argv[at], "--block"))
             block = atoll(argv[at + 1]);
+        else if (!strcmp(argv[at], "--targets"))
+            targets = atoi(argv[at + 1]);
         else
             scale = atof(argv[at + 1]) / 100;
     }

@@ -102,13 +102,13 @@ struct factor { /* the first member of each kind's own struct */
     double *spare;            /* where refine is: rows of W of a target x m, once W was refined */
 };
 
-extern const factor_kind factor_dense;       /* m x m on the device */
+extern const factor_kind factor_dense;         /* m x m on the device */
 extern const factor_kind factor_dense_integer; /* the same by integers; solves targets together */
-extern const factor_kind factor_host;        /* in the host's memory, streamed from there */
-extern const factor_kind factor_fp16;        /* split FP16 on the device, computed there */
-extern const factor_kind factor_fp16_host;   /* the same, computed in the host's memory */
-extern const factor_kind factor_tlr;         /* compressed by tiles */
-extern const factor_kind factor_tlr_host;    /* the same, out of core: in the host's memory */
-extern const factor_kind factor_distributed; /* block-cyclic over the ranks (ScaLAPACK) */
+extern const factor_kind factor_host;          /* in the host's memory, streamed from there */
+extern const factor_kind factor_fp16;          /* split FP16 on the device, computed there */
+extern const factor_kind factor_fp16_host;     /* the same, computed in the host's memory */
+extern const factor_kind factor_tlr;           /* compressed by tiles */
+extern const factor_kind factor_tlr_host;      /* the same, out of core: in the host's memory */
+extern const factor_kind factor_distributed;   /* block-cyclic over the ranks (ScaLAPACK) */
 
 #endif

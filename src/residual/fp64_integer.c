@@ -27,13 +27,14 @@
 typedef struct {
     product base;
     int moduli;
-    int64_t v, np, gathered; /* rows of W; points; columns of Cpm at a time */
-    double *diag;            /* width x m: blocks of T on the diagonal side by side */
-    int8_t *low;             /* residues of T that are not above the diagonal */
-    void *w;                 /* residues of W; while T is loaded, columns of Cmm */
-    int8_t *z;               /* residues of Z(j) */
+    int64_t v, np, gathered;            /* rows of W; points; columns of Cpm at a time */
+    double *diag;                       /* width x m: blocks of T on the diagonal side by side */
+    int8_t *low;                        /* residues of T that are not above the diagonal */
+    void *w;                            /* residues of W; while T is loaded, columns of Cmm */
+    int8_t *z;                          /* residues of Z(j) */
     int32_t *of_t, *of_w, *of_z, *of_p; /* exponents of columns of T, rows of W, Z and Cpm */
-    void *own[2], *work; /* memory of its own for low and w, NULL where the factor's is used; work */
+    void *own[2],
+        *work; /* memory of its own for low and w, NULL where the factor's is used; work */
     size_t lwork;
     struct { /* of the residual phase */
         double *cpm, *w, *ct;
@@ -84,8 +85,8 @@ static sizes sizes_of(const backend *be, int64_t m, int64_t v, int64_t width, in
     sizes s = {.low = (size_t)low_bytes(m, width, moduli, m),
                .w = larger(integer_bytes(moduli, v, m), (size_t)(m * width) * sizeof(double)),
                .z = integer_bytes(moduli, v, width)};
-    s.work = larger((size_t)(16 * (most > np ? most : np)),
-                    be->integer->workspace(moduli, v, width));
+    s.work =
+        larger((size_t)(16 * (most > np ? most : np)), be->integer->workspace(moduli, v, width));
     s.work = larger(s.work, be->integer->workspace(moduli, v, v));
     if (np > 0) {
         s.work = larger(s.work, be->integer->workspace(moduli, v, np));
@@ -242,8 +243,8 @@ static status integers_load(product *base, const profile *p) {
     ((dense_factor *)base->f)->mirrored = false;
     for (int64_t j = 0, n; j < m; j += n) {
         n = engine_width(e, j, m);
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, n, j, n,
-                             x->diag + j * e->width, e->width));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, n, j, n, x->diag + j * e->width,
+                             e->width));
         if (j == 0)
             continue;
         TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, j, j, n, columns, j));
@@ -260,7 +261,8 @@ done:
 
 static status integers_begin(product *base, const wrows *w, double *own) {
     integers *x = (integers *)base;
-    const integer_matrix a = {'N', w->rows, base->e->m, w->w, w->ld, factor_of(x)->f.exponent, -1, NULL};
+    const integer_matrix a = {'N', w->rows, base->e->m, w->w, w->ld, factor_of(x)->f.exponent,
+                              -1,  NULL};
     const integer_rows r = rows_of_w(x, 0);
     (void)own;
     x->p.count = 0;
@@ -277,8 +279,8 @@ static status integers_columns(product *base, const wrows *w, int64_t j, int64_t
     const double one = 1, *here = w->w + j * w->ld;
     status st;
     TRY(e->be->copy(e->ctx, z, ldz * d, here, w->ld * d, w->rows * d, n));
-    TRY(e->be->trmm(e->ctx, BACKEND_D, 'R', 'L', 'N', 'N', w->rows, n, &one,
-                    x->diag + j * e->width, e->width, z, ldz, e->work, e->lwork));
+    TRY(e->be->trmm(e->ctx, BACKEND_D, 'R', 'L', 'N', 'N', w->rows, n, &one, x->diag + j * e->width,
+                    e->width, z, ldz, e->work, e->lwork));
     if (j == 0)
         return st;
     const integer_product p = {.moduli = x->moduli,

@@ -209,7 +209,7 @@ const product_kind product_collective = {
 const product_kind *product_exact(const factor_kind *f) {
     return f == &factor_dense           ? &product_stored
            : f == &factor_dense_integer ? &product_integer
-           : f == &factor_host ? &product_streamed
-           : f->collective     ? &product_collective
-                               : &product_panels;
+           : f == &factor_host          ? &product_streamed
+           : f->collective              ? &product_collective
+                                        : &product_panels;
 }

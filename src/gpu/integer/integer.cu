@@ -22,7 +22,8 @@ struct rows_of {
 
 static rows_of rows_in(const integer_matrix *a) {
     const bool plain = a->trans == 'N';
-    const rows_of x = {a->a, a->m, a->k, plain ? 1 : a->lda, plain ? a->lda : 1, a->inner, a->sign, a->span};
+    const rows_of x = {a->a,     a->m,    a->k,   plain ? 1 : a->lda, plain ? a->lda : 1,
+                       a->inner, a->sign, a->span};
     return x;
 }
 
@@ -154,8 +155,8 @@ static status extend(backend_ctx *ctx, int moduli, int64_t longest, const intege
     const whole *largest = (const whole *)work;
     const integer_block b = {integer_square(moduli, longest), 0, 0, before, a->k, front};
     GPU_TRY(sizes(ctx, a, work, lwork));
-    grow_kernel<<<(unsigned)gpu_ceil(m, THREADS), THREADS, 0, ctx->main.stream>>>(
-        m, b, largest, largest + m, *g);
+    grow_kernel<<<(unsigned)gpu_ceil(m, THREADS), THREADS, 0, ctx->main.stream>>>(m, b, largest,
+                                                                                  largest + m, *g);
     LAUNCHED();
     return MOAO_OK;
 }

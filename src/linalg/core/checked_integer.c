@@ -56,8 +56,8 @@ static status extend(backend_ctx *ctx, int moduli, int64_t longest, const intege
                      int64_t before, bool front, const integer_growth *g, void *work,
                      size_t lwork) {
     const backend *own = backend_own(ctx);
-    const bool fine = scale_ok(moduli, longest, a->m) && matrix_ok(a) && before >= 0 &&
-                      a->k <= longest - before;
+    const bool fine =
+        scale_ok(moduli, longest, a->m) && matrix_ok(a) && before >= 0 && a->k <= longest - before;
     const extent x[] = {matrix_extent(a),
                         {g->exponent, a->m, 1, a->m, sizeof *g->exponent},
                         {g->span, 2 * a->m, 1, 2 * a->m, sizeof *g->span},
@@ -69,9 +69,8 @@ static status extend(backend_ctx *ctx, int moduli, int64_t longest, const intege
     const status st =
         extents_check(checked_admit(own, own->integer != NULL, fine, name), name, 7, x);
     return st != MOAO_OK ? st
-           : a->m > 0
-               ? own->integer->extend(ctx, moduli, longest, a, before, front, g, work, lwork)
-               : MOAO_OK;
+           : a->m > 0 ? own->integer->extend(ctx, moduli, longest, a, before, front, g, work, lwork)
+                      : MOAO_OK;
 }
 
 static bool rows_ok(const integer_rows *r, int moduli, int64_t k) {
