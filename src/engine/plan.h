@@ -33,17 +33,18 @@ typedef struct plan {
     const profile *largest; /* and one that has as many */
 
     /* method */
-    command_way way;   /* how D+ is applied, if H is exact */
-    bool raw;          /* V = D' Ctm0 Cmm0^-1 may take the place of W */
-    int sample;        /* target by which what is not exact is checked */
-    int nsample;       /* columns of the sampled residual */
-    bool keep;         /* what images are made of is kept of every target (obsseq_interpolate) */
-    bool mixed;        /* exposures in mixed precision are wanted */
-    int moduli;        /* of a dense factor by integers (moao/integer_factor.h), 0: native */
-    int tile;          /* size of the tiles of a compressed factor, */
-    bool fp16;         /* whose columns that may be are kept in FP16; */
-    int members;       /* ranks over which it is distributed, 0: each has all of it; */
-    double compressed; /* bytes that it is expected to take, 0: unknown */
+    command_way way;     /* how D+ is applied, if H is exact */
+    bool raw;            /* V = D' Ctm0 Cmm0^-1 may take the place of W */
+    int sample;          /* target by which what is not exact is checked */
+    int nsample;         /* columns of the sampled residual */
+    bool keep;           /* what images are made of is kept of every target (obsseq_interpolate) */
+    bool mixed;          /* exposures in mixed precision are wanted */
+    int moduli;          /* of a dense factor by integers (moao/integer_factor.h), 0: native; */
+    int moduli_exposure; /* of products of its exposures */
+    int tile;            /* size of the tiles of a compressed factor, */
+    bool fp16;           /* whose columns that may be are kept in FP16; */
+    int members;         /* ranks over which it is distributed, 0: each has all of it; */
+    double compressed;   /* bytes that it is expected to take, 0: unknown */
     const struct tlr_prediction *ranks; /* what is predicted of it; NULL: dense */
 
     /* memory of a rank [bytes] */

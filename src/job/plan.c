@@ -160,6 +160,13 @@ static void choose_panels(const params *par, const sys *s, plan *p) {
     p->width = (p->width + (size_t)p->block - 1) / (size_t)p->block * (size_t)p->block;
 }
 
+/* Moduli of exposures by integers. */
+static int exposure_moduli(const request *q) {
+    const int64_t m = (int64_t)q->s->m;
+    const int all = integer_moduli(m, 0), n = integer_moduli(m, q->par->compute_integer_tolerance);
+    return n > 0 && n < all ? n : all;
+}
+
 /* What a plan has of the request and the machine as they are. */
 static void begin(const request *q, const machine *m, plan *p) {
     const bool may_compress = q->ranks.tile > 0;
@@ -167,27 +174,28 @@ static void begin(const request *q, const machine *m, plan *p) {
     for (int i = 1; i < q->a->nprofile; i++)
         if (q->a->profiles[i].nlayer > largest->nlayer)
             largest = &q->a->profiles[i];
-    *p = (plan){.be = m->be != NULL ? m->be : &backend_cpu,
-                .devices = m->devices,
-                .host = m->host,
-                .nrank = m->nrank,
-                .sharing = m->sharing,
-                .rows = sys_commands(q->s),
-                .points = (int64_t)q->points,
-                .nlayer = q->nlayer,
-                .largest = largest,
-                .way = q->way >= 0 ? (command_way)q->way
-                                   : command_choose(q->s, !m->devices || m->host),
-                .sample = q->sample,
-                .keep = q->keep,
-                .nsample = q->par->compute_residual_columns,
-                .tile = q->tile,
-                .moduli = q->par->compute_double == DOUBLE_PARAM_INTEGER
-                              ? integer_moduli((int64_t)q->s->m, 0)
-                              : 0,
-                .mixed = request_mixed(q, m->devices && !m->host),
-                .fp16 = fp16_columns(q, m->devices && !m->host),
-                .compressed = may_compress ? q->ranks.bytes : 0};
+    *p = (plan){
+        .be = m->be != NULL ? m->be : &backend_cpu,
+        .devices = m->devices,
+        .host = m->host,
+        .nrank = m->nrank,
+        .sharing = m->sharing,
+        .rows = sys_commands(q->s),
+        .points = (int64_t)q->points,
+        .nlayer = q->nlayer,
+        .largest = largest,
+        .way = q->way >= 0 ? (command_way)q->way : command_choose(q->s, !m->devices || m->host),
+        .sample = q->sample,
+        .keep = q->keep,
+        .nsample = q->par->compute_residual_columns,
+        .tile = q->tile,
+        .moduli = q->par->compute_double == DOUBLE_PARAM_INTEGER
+                      ? integer_moduli((int64_t)q->s->m, 0)
+                      : 0,
+        .moduli_exposure = exposure_moduli(q),
+        .mixed = request_mixed(q, m->devices && !m->host),
+        .fp16 = fp16_columns(q, m->devices && !m->host),
+        .compressed = may_compress ? q->ranks.bytes : 0};
     const int nodes = m->nnode > 0 ? m->nnode : 1;
     p->members = !q->distributed ? 0 : m->host ? m->nrank : m->nrank / nodes;
     p->raw = p->way == COMMAND_RAW && !q->o->phase;

@@ -66,7 +66,16 @@ static status check_double(const run *r) {
                            "%s: --resume of a run with compute.double: %s, where %s would compute "
                            "now; put that parameter back, or start again with --overwrite",
                            r->dir, word[then > 0], word[now > 0]);
-    return store_set_fact(r->st, "moduli", now);
+    const int of_exposures = now > 0 ? r->pl->moduli_exposure : 0;
+    const long before = store_get_fact(r->st, "moduli_exposure", of_exposures);
+    if (before != of_exposures)
+        return status_fail(MOAO_INPUT,
+                           "%s: --resume of a run whose exposures are computed by %ld moduli, where "
+                           "compute.integer_tolerance asks for %d; put that parameter back, or "
+                           "start again with --overwrite",
+                           r->dir, before, of_exposures);
+    const status st = store_set_fact(r->st, "moduli", now);
+    return st != MOAO_OK ? st : store_set_fact(r->st, "moduli_exposure", of_exposures);
 }
 
 /* A run that goes on keeps the form in which it began; it is not continued in another one that is
@@ -456,8 +465,10 @@ void run_announce(const run *r) {
         progress_note("it is distributed: each of %d ranks keeps its tile rows alone",
                       r->pl->members);
     if (r->pl->moduli > 0)
-        progress_note("the factor of Cmm is computed by integers: %d moduli, each device by itself",
-                      r->pl->moduli);
+        progress_note(
+            "the factor of Cmm is computed by integers: %d moduli, each device by itself; "
+            "exposures by %d",
+            r->pl->moduli, r->pl->moduli_exposure);
     if (r->pl->pair->factor == &factor_tlr_host)
         progress_note("it is kept in the host's memory and streamed to the device");
     if (r->pl->pair->factor == &factor_host)

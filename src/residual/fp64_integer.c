@@ -79,9 +79,9 @@ static int64_t gathered_of(int64_t m, int64_t width) {
 }
 
 static sizes sizes_of(const backend *be, int64_t m, int64_t v, int64_t width, int64_t np,
-                      int moduli, int64_t rows) {
+                      int moduli, int moduli_factor) {
     const int64_t k = gathered_of(m, width), most = v > width ? v : width;
-    const size_t room = cholesky_residues(be, m, moduli, rows);
+    const size_t room = cholesky_residues(be, m, moduli_factor, v);
     sizes s = {.low = (size_t)low_bytes(m, width, moduli, m),
                .w = larger(integer_bytes(moduli, v, m), (size_t)(m * width) * sizeof(double)),
                .z = integer_bytes(moduli, v, width)};
@@ -101,7 +101,7 @@ static sizes sizes_of(const backend *be, int64_t m, int64_t v, int64_t width, in
 
 static void bytes(const sys *s, const factor_kind *f, plan *p) {
     const int64_t m = (int64_t)s->m, v = p->rows, w = (int64_t)p->width;
-    const sizes z = sizes_of(p->be, m, v, w, p->points, p->moduli, p->rows);
+    const sizes z = sizes_of(p->be, m, v, w, p->points, p->moduli_exposure, p->moduli);
     const size_t d = sizeof(double);
     (void)f;
     plan_add(p, "its blocks on the diagonal", (size_t)(m * w) * d);
@@ -141,11 +141,11 @@ done:
     return st;
 }
 
-static status take_memory(integers *x, int64_t rows) {
+static status take_memory(integers *x) {
     engine *e = x->base.e;
     const dense_factor *f = (const dense_factor *)x->base.f;
     const int64_t m = e->m, w = e->width, v = x->v;
-    const sizes s = sizes_of(e->be, m, v, w, x->np, x->moduli, rows);
+    const sizes s = sizes_of(e->be, m, v, w, x->np, x->moduli, f->f.moduli);
     char *room = f->f.residues;
     status st;
     TRY(engine_doubles(e, w * m, "blocks of Cmm", &x->diag));
@@ -176,11 +176,11 @@ static status integers_open(engine *e, const plan *p, const double *proj, factor
     TRY(p->moduli > 0 ? ALLOC(x, 1, "T of an exposure")
                       : status_fail(MOAO_INPUT, "exposures by integers: compute.double is native"));
     *x = (integers){.base = {.kind = &product_integer, .e = e, .f = f},
-                    .moduli = p->moduli,
+                    .moduli = p->moduli_exposure,
                     .v = p->rows,
                     .np = p->points,
                     .gathered = gathered_of(e->m, e->width)};
-    TRY(take_memory(x, p->rows));
+    TRY(take_memory(x));
 done:
     if ((st = comm_agree(e->c, st)) != MOAO_OK) {
         integers_close((product *)x);
