@@ -1,5 +1,5 @@
-"""compute.double: the dense factor in double precision by products of integers, on the road of devices with the CPU as the device, against
-the native one: results, what the header says, memory, refusals and resuming."""
+"""compute.double: the dense factor and exposures in double precision by products of integers, on the road of devices with the CPU as the
+device, against native ones: results, what the header says, memory, refusals and resuming."""
 import os
 import sys
 import tempfile
@@ -35,24 +35,43 @@ DEVICE = {"MOAO_TEST_DEVICE": "cpu"}
 
 class Double(unittest.TestCase):
     def test_integer(self):
-        """Three of four block columns are updated by integers: the images are those of native double precision up to rounding, and not the
-        same bits; precision auto does not choose what has no such factor. On two ranks, each by itself, the bits are those of one."""
+        """Three of four block columns are updated by integers, seven of eight panels of exposures too: the images are those of native double
+        precision up to rounding, and not the same bits; precision auto does not choose what has no such factor. Chunks and ranks change
+        no bit: on two ranks each computes by itself. Panels are of whole steps of residues, 48 columns for the 40 asked for."""
         native = Run(CASE, "compute.precision=double", env=DEVICE)
-        for options, ranks in (([], 1), (["compute.precision=double", "compute.factor=dense"], 2)):
+        first = None
+        for options, ranks in ((["compute.panel=40"], 1),
+                               (["compute.panel=48", "compute.targets_per_chunk=2", "compute.precision=double", "compute.factor=dense"], 2)):
             run = Run(CASE, "compute.double=integer", *options, env=DEVICE, ranks=ranks)
             gap = np.abs(run.quantity("STREHL") - native.quantity("STREHL")).max()
             self.assertTrue(0 < gap < 1e-11, gap)
             with fits.open(run.path("maps.fits")) as f, fits.open(native.path("maps.fits")) as g:
                 self.assertEqual((f[0].header["CDOUBLE"], g[0].header["CDOUBLE"]), ("integer", "native"))
-                self.assertEqual(f[0].header["CFACTOR"], "dense")
-            first = run.quantity("STREHL") if ranks == 1 else first
+                self.assertEqual((f[0].header["CFACTOR"], f[0].header["CMODULI"]), ("dense", 14))
+                self.assertNotIn("CMODULI", g[0].header)
+            first = run.quantity("STREHL") if first is None else first
         self.assertEqual(run.quantity("STREHL").tobytes(), first.tobytes())
 
+    def test_tolerance(self):
+        """Of the residual phase: exposures by 14 moduli are native ones up to rounding; what is allowed to be wrong by 1e-9 is by 9 moduli,
+        more wrong than 14, and far less than allowed."""
+        phase = CASE.replace(", residual: sensor", "").replace("[11, -7], [-9, -30]", "[11, -7]")
+        native = Run(phase, "compute.precision=double", env=DEVICE).quantity("STREHL")
+        gaps = []
+        for tolerance, moduli in (("0", 14), ("1e-9", 9)):
+            run = Run(phase, "compute.double=integer", "compute.panel=48", "compute.integer_tolerance=" + tolerance, env=DEVICE)
+            gaps.append(np.abs(run.quantity("STREHL") - native).max())
+            with fits.open(run.path("maps.fits")) as f:
+                self.assertEqual(f[0].header["CMODULI"], moduli)
+        self.assertTrue(0 < gaps[0] < 1e-14 and 30 * gaps[0] < gaps[1] < 1e-10, gaps)
+
     def test_memory(self):
-        """Residues are in the plan: six bytes for each entry of a triangle beyond the array of the factor itself."""
+        """Residues are in the plan: six bytes for each entry of a triangle beyond the array of the factor itself; 14 for each of a W."""
         p = moao("check", os.path.join(ROOT, "params", "mosaic.yaml"), "--gpus", "1", "compute.double=integer", "compute.gpu_memory=148e9")
         line = next(x for x in p.stdout.splitlines() if "residues of the factor" in x)
         self.assertTrue(31 < float(line.split()[0]) < 36, line)
+        line = next(x for x in p.stdout.splitlines() if "residues of T and W" in x)
+        self.assertTrue(7.7 < float(line.split()[0]) < 10, line)
 
     def test_refused(self):
         """Where no dense factor on a device computes, in one line, before anything is written."""

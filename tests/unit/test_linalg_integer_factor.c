@@ -231,6 +231,56 @@ static void test_solve(void **state) {
     check_solve(96, 32, 20, 33);
 }
 
+/* Rows whose residues have to be converted anew: right-hand sides that grow by three decades a
+ * block, that are zero up to the last block or in the first, of another size by 150 decades; and
+ * one with a NaN, which marks itself alone. In room for one block of rows and for all. */
+static void test_growing(void **state) {
+    enum { N = 112, BLOCK = 16, ROWS = 6 };
+    integer_factor_options o = integer_factor_defaults(N, false);
+    mat l = matrix_of(N, 'L'), b = mat_new(BACKEND_D, ROWS, N, 1),
+        w = mat_new(BACKEND_D, ROWS, N, 1);
+    int32_t *exponent = NULL;
+    (void)state;
+    o.block = BLOCK;
+    must(be->alloc(ctx, N * sizeof *exponent, (void **)&exponent));
+    assert_int_equal(factor_for(&l, &o, exponent), 0);
+    for (int64_t j = 0; j < N; j++)
+        for (int64_t i = 0; i < ROWS; i++) {
+            const double x = sin((double)(3 * i + 7 * j + 1)) * sqrt(entry_of(j, j));
+            const int64_t k = j / BLOCK;
+            mat_set(&b, i, j,
+                    i == 0   ? x * pow(1e3, (double)k)
+                    : i == 1 ? (j < N - 5 ? 0 : x)
+                    : i == 2 ? (k == 0 ? 0 : x)
+                    : i == 3 ? x * (k < 3 ? 1e-75 : 1e75)
+                    : i == 4 ? (j == 40 ? (double)NAN : x)
+                             : x);
+        }
+    for (int together = 1; together < 4; together += 2) {
+        const size_t bytes = integer_solve_bytes(be, &o, ROWS) * (size_t)together;
+        void *work = NULL;
+        memcpy(w.host, b.host, b.bytes);
+        mat_up(&w);
+        const integer_solve_rows rows[] = {
+            {2, w.dev, w.ld}, {3, (double *)w.dev + 2, w.ld}, {1, (double *)w.dev + 5, w.ld}};
+        must(be->alloc(ctx, bytes, &work));
+        must(integer_solve(be, ctx, &o, l.dev, l.ld, exponent, 3, rows, work, bytes));
+        be->release(ctx, work);
+        mat_down(&w);
+        for (int64_t i = 0; i < ROWS; i++) {
+            mat x = mat_new(BACKEND_D, 1, N, 0), y = mat_new(BACKEND_D, 1, N, 0);
+            for (int64_t j = 0; j < N; j++)
+                mat_set(&x, 0, j, mat_get(&w, i, j)), mat_set(&y, 0, j, mat_get(&b, i, j));
+            const double error = residual_of(&x, &y);
+            if (i == 4 ? !isnan(creal(mat_get(&x, 0, 0))) : !(error < 1e-14))
+                fail_msg("row %d of %d together: residual %.1e", (int)i, together, error);
+            mat_free(&x), mat_free(&y);
+        }
+    }
+    be->release(ctx, exponent);
+    mat_free(&l), mat_free(&b), mat_free(&w);
+}
+
 static void test_refused(void **state) {
     mat a = matrix_of(40, 'L');
     integer_factor_options good = {14, 40, 16, false}, o = good;
@@ -251,8 +301,10 @@ static void test_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_factor), cmocka_unit_test(test_fewer), cmocka_unit_test(test_minor),
-        cmocka_unit_test(test_nan),    cmocka_unit_test(test_solve), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_factor),  cmocka_unit_test(test_fewer),
+        cmocka_unit_test(test_minor),   cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_solve),   cmocka_unit_test(test_growing),
+        cmocka_unit_test(test_refused),
     };
     return RUN_ON_BACKENDS(tests);
 }
