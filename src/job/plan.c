@@ -174,28 +174,28 @@ static void begin(const request *q, const machine *m, plan *p) {
     for (int i = 1; i < q->a->nprofile; i++)
         if (q->a->profiles[i].nlayer > largest->nlayer)
             largest = &q->a->profiles[i];
-    *p = (plan){
-        .be = m->be != NULL ? m->be : &backend_cpu,
-        .devices = m->devices,
-        .host = m->host,
-        .nrank = m->nrank,
-        .sharing = m->sharing,
-        .rows = sys_commands(q->s),
-        .points = (int64_t)q->points,
-        .nlayer = q->nlayer,
-        .largest = largest,
-        .way = q->way >= 0 ? (command_way)q->way : command_choose(q->s, !m->devices || m->host),
-        .sample = q->sample,
-        .keep = q->keep,
-        .nsample = q->par->compute_residual_columns,
-        .tile = q->tile,
-        .moduli = q->par->compute_double == DOUBLE_PARAM_INTEGER
-                      ? integer_moduli((int64_t)q->s->m, 0)
-                      : 0,
-        .moduli_exposure = exposure_moduli(q),
-        .mixed = request_mixed(q, m->devices && !m->host),
-        .fp16 = fp16_columns(q, m->devices && !m->host),
-        .compressed = may_compress ? q->ranks.bytes : 0};
+    *p = (plan){.be = m->be != NULL ? m->be : &backend_cpu,
+                .devices = m->devices,
+                .host = m->host,
+                .nrank = m->nrank,
+                .sharing = m->sharing,
+                .rows = sys_commands(q->s),
+                .points = (int64_t)q->points,
+                .nlayer = q->nlayer,
+                .largest = largest,
+                .way = q->way >= 0 ? (command_way)q->way
+                                   : command_choose(q->s, !m->devices || m->host),
+                .sample = q->sample,
+                .keep = q->keep,
+                .nsample = q->par->compute_residual_columns,
+                .tile = q->tile,
+                .moduli = q->par->compute_double == DOUBLE_PARAM_INTEGER
+                              ? integer_moduli((int64_t)q->s->m, 0)
+                              : 0,
+                .moduli_exposure = exposure_moduli(q),
+                .mixed = request_mixed(q, m->devices && !m->host),
+                .fp16 = fp16_columns(q, m->devices && !m->host),
+                .compressed = may_compress ? q->ranks.bytes : 0};
     const int nodes = m->nnode > 0 ? m->nnode : 1;
     p->members = !q->distributed ? 0 : m->host ? m->nrank : m->nrank / nodes;
     p->raw = p->way == COMMAND_RAW && !q->o->phase;

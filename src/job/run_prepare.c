@@ -69,11 +69,12 @@ static status check_double(const run *r) {
     const int of_exposures = now > 0 ? r->pl->moduli_exposure : 0;
     const long before = store_get_fact(r->st, "moduli_exposure", of_exposures);
     if (before != of_exposures)
-        return status_fail(MOAO_INPUT,
-                           "%s: --resume of a run whose exposures are computed by %ld moduli, where "
-                           "compute.integer_tolerance asks for %d; put that parameter back, or "
-                           "start again with --overwrite",
-                           r->dir, before, of_exposures);
+        return status_fail(
+            MOAO_INPUT,
+            "%s: --resume of a run whose exposures are computed by %ld moduli, where "
+            "compute.integer_tolerance asks for %d; put that parameter back, or "
+            "start again with --overwrite",
+            r->dir, before, of_exposures);
     const status st = store_set_fact(r->st, "moduli", now);
     return st != MOAO_OK ? st : store_set_fact(r->st, "moduli_exposure", of_exposures);
 }
