@@ -16,6 +16,9 @@ static const char *host_only(const params *par) {
     if (par->loop_type != LOOP_OPEN && par->loop_lags == LAGS_EXACT)
         return "the covariances of a closed loop are computed on CPUs (loop.lags: equivalent has a "
                "GPU's)";
+    if (par->loop_low_type != LOOP_OPEN)
+        return "the covariances of two loops are computed on CPUs (loop.low.type: loop has a "
+               "GPU's)";
     return NULL;
 }
 

@@ -233,7 +233,8 @@ static void count_ranks(const request *q, const machine *k, int g, int kg, plan 
     if (s->fit.split.on)
         add_host(p, "commands behind a common mirror", split_bytes(s, p->width));
     if (sys_low_follows(s))
-        add_host(p, "commands of low orders", low_orders_bytes(s, p->width));
+        add_host(p, "commands of low orders",
+                 low_orders_bytes(s) + low_orders_device_bytes(s, p->width, g));
     add_host(p, "tables of covariances", q->tables + (size_t)kg * q->target_tables);
     linop_bytes(s, p);
     add_host(p, "reconstructors W", ld * m * d);
@@ -486,7 +487,7 @@ static void count_host(const request *q, const machine *k, int kg, plan *p) {
     if (s->fit.split.on)
         add_host(p, "commands behind a common mirror", split_bytes(s, p->width));
     if (sys_low_follows(s))
-        add_host(p, "commands of low orders", low_orders_bytes(s, p->width));
+        add_host(p, "commands of low orders", low_orders_bytes(s));
     add_host(p, "sampled residual", 2 * v * (size_t)q->par->compute_residual_columns * d);
     if (q->o->budget)
         add_host(p, "error budget", mirror_budget_bytes(s) + (size_t)kg * budget_target_bytes(s));

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/machine_constants.h"
 #include "obsseq/budget.h"
+#include "tor/low_orders.h"
 
 #include <limits.h>
 #include <math.h>
@@ -80,6 +81,8 @@ static void count(const request *q, const linop_pair *pair, size_t asked, plan *
     }
     if (o->budget)
         plan_add(p, "error budget", budget_bytes(s, q->points, v, p->width));
+    if (sys_low_follows(s))
+        plan_add(p, "commands of low orders", low_orders_device_bytes(s, p->width, 1));
     plan_add(p, "sampled residual", (v + m) * (size_t)p->nsample * d);
     plan_add(p, "tables of covariances",
              (p->given.host ? q->tables : matcov_device_bytes(s, q->nlayer)) + tables);

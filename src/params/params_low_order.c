@@ -88,12 +88,7 @@ status params_check_low_order(params_loader *l) {
                        "leaky (with gain 1 a pure delay of loop.frames), or loop.low.type: loop");
     TRY(check_modes(l));
     snprintf(what, sizeof what, "loop.low.control: %s", control_name[par->loop_low_control]);
-    TRY(params_choose_exact(l, what));
-    if (par->compute_backend == BACKEND_GPU)
-        return fail_at(l, "compute.backend",
-                       "gpu with stars for low orders, whose commands are computed on CPUs; "
-                       "expected cpu or auto");
-    par->compute_backend = BACKEND_CPU;
+    st = params_choose_exact(l, what);
 done:
     return st;
 }

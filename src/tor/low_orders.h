@@ -18,30 +18,36 @@
 
 typedef struct {
     const sys *s; /* NULL: there is none */
-    size_t *low;  /* [n] measurements of N */
-    bool *is_low; /* [m] */
+    engine *e;
+    size_t *low; /* [n] measurements of N */
     int n, v, modes;
-    size_t width;
-    const double *z, *q; /* v x modes: Z, M Z; borrowed */
-    double *inverse;     /* modes x modes: (Z'MZ)^-1 */
-    double *rows;        /* n x m: rows N of Cmm0^-1, then G in the columns of L */
-    double *k;           /* n x m: K in the columns of L, of a cascade */
-    double *slopes;      /* n x v: D_N, of a cascade */
-    double *cross;       /* m x n: C J', */
-    double *schur;       /* n x n: J C J' */
-    double *w_low;       /* v x n: W_N, */
-    double *x;           /* v x n: X, T X */
-    double *panel;       /* v x width */
+    int64_t width;
+    double *host[2]; /* m x n: what small matrices are computed from */
+    double *schur;   /* n x n: J C J' */
+    /* on the device: */
+    double *z, *q;   /* v x modes: Z, M Z */
+    double *inverse; /* modes x modes: (Z'MZ)^-1 */
+    double *part[2]; /* modes x width, or modes x n: of a projection */
+    double *rows;    /* n x m: rows N of Cmm0^-1, then G in the columns of L */
+    double *k;       /* n x m: K in the columns of L, of a cascade */
+    double *slopes;  /* n x v: D_N, of a cascade */
+    double *cross;   /* m x n: C J', */
+    double *cov;     /* m x width: columns of C, of a cascade */
+    double *w_low;   /* v x n: W_N, */
+    double *x;       /* v x n: X, T X */
+    double *panel;   /* v x width, where W is not all here, and of a cascade */
 } low_orders;
 
-/* Local. Bytes of the host that it takes with panels of a width, for the plan; 0: none. */
-size_t low_orders_bytes(const sys *s, size_t width);
-/* Local. `of` has modes and shapes, which are borrowed. close: fine on {0}. */
-status low_orders_open(const sys *s, const command_matrix *of, size_t width, low_orders *x);
-void low_orders_close(low_orders *x);
+/* Local. Bytes of the host and of the device that it takes with panels of a width, for the plan;
+ * 0: none. group: ranks that share the rows of W. */
+size_t low_orders_bytes(const sys *s);
+size_t low_orders_device_bytes(const sys *s, size_t width, int group);
+/* Local. `of` has modes and shapes. close: fine on {0}. */
+status low_orders_open(engine *e, const command_matrix *of, int group, low_orders *x);
+void low_orders_close(const engine *e, low_orders *x);
 /* Collective in the group. Rows of W (t->nlrow x sys.m, leading dimension ld) become those above;
  * o: the factor that they were solved with, of the profile that the engine has loaded. MOAO_NUMERIC
  * where the slopes of these stars have no inverse. */
-status low_orders_apply(low_orders *x, const team *t, engine *e, linop *o, double *w, int64_t ld);
+status low_orders_apply(low_orders *x, const team *t, linop *o, double *w, int64_t ld);
 
 #endif

@@ -128,7 +128,7 @@ status tor_open(const comm *c, const sys *s, report *rep, const plan *p, const c
     if (s->fit.split.on && p->rows == sys_commands(s))
         TRY(comm_agree(c, split_open(s, proj, p->width, &t->split)));
     if (sys_low_follows(s) && proj->modes != NULL)
-        TRY(comm_agree(c, low_orders_open(s, proj, p->width, &t->low)));
+        TRY(comm_agree(c, low_orders_open(&t->e, proj, p->group_size, &t->low)));
     st = linop_open(&t->e, p, t->proj, &t->op);
 done:
     return st;
@@ -218,6 +218,7 @@ void tor_close(tor *t) {
     const backend *be = t->e.be;
     if (t->e.ctx != NULL) {
         linop_close(t->op);
+        low_orders_close(&t->e, &t->low);
         for (int k = 0; k < t->ntarget; k++)
             t->e.mat->close_target(t->target[k]);
         ENGINE_RELEASE(&t->e, t->lent, t->lent_h, t->points, t->places, t->one_y, t->ctm, t->q,
@@ -226,7 +227,6 @@ void tor_close(tor *t) {
             be->release_host(t->e.ctx, t->host[i]);
     }
     split_close(&t->split);
-    low_orders_close(&t->low);
     engine_close(&t->e);
     team_free(&t->t);
     free(t->w);
@@ -520,7 +520,7 @@ static status solve_pass(tor *t, int k0, int n, double sum[2]) {
     for (int k = k0; k < k0 + n && t->split.of != NULL; k++)
         TRY(split_apply(&t->split, &t->t, &t->e, tor_direction(t, k), t->w[k], t->ld));
     for (int k = k0; k < k0 + n && t->low.s != NULL; k++)
-        TRY(low_orders_apply(&t->low, &t->t, &t->e, t->op, t->w[k], t->ld));
+        TRY(low_orders_apply(&t->low, &t->t, t->op, t->w[k], t->ld));
 done:
     free(w);
     return st;
