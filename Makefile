@@ -56,14 +56,18 @@ WARN ?= -Wall -Wextra -Wpedantic
 # no -ffast-math and no -march by default: the same arithmetic on every x86-64 processor; -fPIC: the library of
 # linear algebra is made of the same objects
 OPT ?= $(if $(SAN),-O1,-O3) -fno-math-errno $(if $(NATIVE),-march=native)
-# what a test does itself is little beside what it calls, and optimising it more costs three times the compilation
-TEST_OPT ?= -O1
+# what a test does itself is little compared with what it calls, and optimising it more costs three times the compilation
+TEST_OPT ?= $(if $(SAN),-O0,-O1)
 $(B)/tests/%.o: private OPT += $(TEST_OPT)
-$(B)/tests/unit/test_linalg_batch.o $(B)/tests/unit/test_linalg_lowrank.o: private TEST_OPT := # which compute much themselves
+# which compute much themselves
+$(patsubst %.c,$(B)/%.o,$(wildcard tests/unit/test_hier_*.c tests/unit/test_linalg_*.c tests/unit/test_tlr_*.c)): private TEST_OPT := -O1
+$(B)/tests/unit/test_linalg_batch.o $(B)/tests/unit/test_linalg_lowrank.o: private TEST_OPT :=
 san_flags := $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 # the names of the library without moao_, in the sources of this project
 short := -include src/linalg/core/short.h
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE= $(OPT) $(if $(SAN),-g1,-g) -fopenmp -fPIC -fvisibility=hidden $(WARN) -MMD -MP $(short) -Isrc -Isrc/linalg/include -I$(B) $(DEPS:%=-isystem%/include) $(LIB_CFLAGS) $(san_flags) $(CFLAGS)
+# tests are many and large: linked by gold where it is, in a third of the time
+test_ld := $(if $(shell command -v ld.gold),-fuse-ld=gold)
 ALL_LDFLAGS = -fopenmp $(san_flags) $(foreach d,$(dep_dirs),-L$(d) -Wl$(comma)-rpath$(comma)$(d)) $(LDFLAGS)
 ALL_LIBS = $(LIB_LIBS) -ldl -lm
 
@@ -104,7 +108,7 @@ $(B)/moao: $(call obj,$(prog_src)) $(B)/libmoao.a src/main.exports
 # with the symbols that are public, for a plugin of the tests (tests/emulator)
 $(tests): $(B)/%: $(B)/%.o $(call obj,$(test_help)) $(B)/libmoao.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(filter $(@D)/%.o,$(filter-out $<,$^)) $(B)/libmoao.a $(TEST_LIBS) $(ALL_LIBS)
+	$(Q)$(CC) $(test_ld) $(ALL_LDFLAGS) -rdynamic -o $@ $< $(filter $(@D)/%.o,$(filter-out $<,$^)) $(B)/libmoao.a $(TEST_LIBS) $(ALL_LIBS)
 
 $(benches): $(B)/%: $(B)/%.o $(B)/libmoao.a
 	$(call say,LD,$@)

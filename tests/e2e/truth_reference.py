@@ -40,19 +40,32 @@ def sees(w, layer):
     return layer.strength > 0 and w.scale(layer.altitude) > 0
 
 
-TABLES = {}
+TABLES, STEPS, BLOCK = {}, 60000, 16384
+
+
+def table(L0, top):
+    """structure / rho^(5/3) at equal steps of the cube root of rho up to `top`, with the differences to the next; steps per unit."""
+    u = np.linspace(0, top, STEPS + 1)[1:]
+    value = structure(u ** 3, L0) / u ** 5
+    value = np.concatenate([[2 * value[0] - value[1]], value, value[-1:]])
+    return STEPS / top, value[:-1], np.diff(value)
 
 
 def fast_structure(rho, L0):
-    """structure() from a table of structure / rho^(5/3) in the cube root of rho, which is smooth: 1e-9."""
+    """structure() from a table of structure / rho^(5/3) in the cube root of rho, which is smooth: 2e-9."""
     if math.isinf(L0):
         return structure(rho, L0)
-    root = np.cbrt(rho)
-    if L0 not in TABLES or TABLES[L0][0][-1] < root.max():
-        u = np.linspace(0, max(4, 1.2 * root.max()), 60000)
-        u[0] = 1e-3
-        TABLES[L0] = u, structure(u ** 3, L0) / u ** 5
-    return np.interp(root, *TABLES[L0]) * root ** 5
+    top = np.cbrt(rho.max(initial=0))
+    if L0 not in TABLES or TABLES[L0][0] * top > STEPS:
+        TABLES[L0] = table(L0, max(4, 1.2 * top))
+    scale, value, step = TABLES[L0]
+    flat, out = rho.ravel(), np.empty(rho.size)
+    for k in range(0, rho.size, BLOCK):     # which stay in the processor's cache
+        root = np.cbrt(flat[k:k + BLOCK])
+        at = scale * root
+        i = at.astype(np.intp)
+        out[k:k + BLOCK] = (value[i] + (at - i) * step[i]) * (root * root) * (root * root) * root
+    return out.reshape(rho.shape)
 
 
 def cov_slopes(w, v, layers, delay=0., order=ORDER):
