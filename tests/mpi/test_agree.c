@@ -272,19 +272,24 @@ static void a_panel(void **state) {
              .ld = 4,
              .ch = {.count = 1, .nmine = 1}};
     assert_int_equal(team_init(&world, 1, 4, PANEL, &t.t), MOAO_OK);
-    for (fails_at = 0; fails_at < 3 * PANELS; fails_at++) {
+    for (int turn = 0; turn < 6 * PANELS; turn++) {
         static const char *const words[] = {"no room in panel", "no room in Y",
                                             "no room in W Cpm'"};
+        fails_at = turn % (3 * PANELS);
         const int what = fails_at / PANELS;
+        t.shared = turn >= 3 * PANELS; /* W of all targets */
+        t.has_y = false;
         asked = 0;
         const status st = residual_pass(&t, what == 2 ? &ph : NULL, &op, 0, 1);
         assert_int_equal(asked, fails_at % PANELS + 1);
         expect_all(st, MOAO_MEMORY, words[what]);
     }
     fails_at = -1;
-    asked = 0;
-    expect_all(residual_pass(&t, NULL, &op, 0, 1), MOAO_OK, "");
-    assert_int_equal(asked, PANELS);
+    for (int shared = 0; shared < 2; shared++) {
+        t.shared = shared, t.has_y = false, asked = 0;
+        expect_all(residual_pass(&t, NULL, &op, 0, 1), MOAO_OK, "");
+        assert_int_equal(asked, PANELS);
+    }
     team_free(&t.t);
 }
 

@@ -89,6 +89,31 @@ static void test_permutation(void **state) {
     }
 }
 
+/* A matrix that needs more than the largest rank that is allowed is refused for that, and is opened
+ * where the limit is one that it keeps. */
+static void test_rank_limit(void **state) {
+    const int64_t n = 200;
+    double *a = calloc((size_t)(n * n), 8);
+    host_matrix m = {a, n};
+    hier_source s = host_source(&m, false, 0, NULL);
+    hier_options o = options_of(HIER_HSS, BACKEND_D, 1e-8, 50);
+    format *f;
+    (void)state;
+    for (int64_t i = 0; i < n; i++) /* blocks of 50 x 50 off the diagonal: rank 12 */
+        for (int64_t j = 0; j < n; j++)
+            a[i + j * n] = i == j ? 4 : i % 50 < 12 && j % 50 == i % 50 ? 1 : 0;
+    o.rank = 8;
+    assert_int_equal(hier_open(be, ctx, &s, &o, &f), MOAO_MEMORY);
+    assert_null(f);
+    assert_non_null(strstr(status_message(), "ranks above 8 "));
+    status_clear();
+    o.rank = 32;
+    must(hier_open(be, ctx, &s, &o, &f));
+    assert_true(worst_entry(f, &s, BACKEND_D) < 1e-7);
+    hier_close(f);
+    free(a);
+}
+
 /* Which of all rows are compared: all where options.verify says so, also of a larger matrix. */
 static void test_verify_all(void **state) {
     (void)state;
@@ -466,7 +491,7 @@ int main(void) {
         cmocka_unit_test(test_verify_all),         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_failed_compression), cmocka_unit_test(test_scales),
         cmocka_unit_test(test_condition),          cmocka_unit_test(test_singular),
-        cmocka_unit_test(test_hss_compression),
+        cmocka_unit_test(test_hss_compression),    cmocka_unit_test(test_rank_limit),
     };
     return RUN_ON_BACKENDS(tests);
 }
