@@ -38,7 +38,7 @@ const char cmd_check_usage[] =
     "\n"
     "  --json        all of it as JSON on standard output\n"
     "  --effective   nothing but every parameter as a run has it, defaults included,\n"
-    "                as the file effective.yaml of a run\n";
+    "                as the file effective.yaml of a run; with --json a member of it\n";
 
 /* Name of the results' folder for the lines to type: that of the last file, without its ending. */
 static void choose_dir(const cmdline *cl, char *out, size_t size) {
@@ -131,7 +131,8 @@ static status plan_here(const comm *c, const request *q, const machine *m, doubl
     const int threads = plan_threads(q->s, cores);
     if (alone && threads < cores) {
         machine shared = *m;
-        shared.nrank = cores / threads;
+        const int most = q->s->ntarget; /* ranks beyond have none */
+        shared.nrank = cores / threads < most ? cores / threads : most;
         shared.threads = threads;
         shared.rate = m->rate * threads / cores;
         shared.available = m->available / (size_t)shared.nrank;
@@ -201,10 +202,11 @@ static status check_all(const comm *c, cmdline *cl, setup *u) {
     choose_dir(cl, dir, sizeof dir);
     f.dir = dir;
     TRY(setup_init(c, cl, u));
-    if (cl->effective)
+    if (cl->effective && !cl->json)
         return comm_agree(c, c->rank == 0 ? print_effective(u) : MOAO_OK);
     const double memory = !f.described && cl->memory > 0 ? cl->memory : u->par->compute_memory;
     machine m = machine_measure(c, memory, f.measured ? plan_rate(&u->s) : MACHINE_NO_RATE);
+    m.base += launch_memory();
     if (cl->gflops > 0)
         m.rate = 1e9 * cl->gflops * m.threads;
     if (cl->ranks > 0)

@@ -651,5 +651,11 @@ status check_json(const check_facts *f) {
     json_string(&j, "slurm", slurm.s != NULL ? slurm.s : "");
     free(verdict.s);
     free(slurm.s);
+    char *effective = f->cl->effective ? params_effective_text(u->par) : NULL;
+    if (f->cl->effective && effective == NULL)
+        return status_fail(MOAO_MEMORY, "effective parameters: no memory");
+    if (effective != NULL)
+        json_string(&j, "effective", effective);
+    free(effective);
     return json_done(&j);
 }

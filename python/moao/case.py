@@ -161,12 +161,15 @@ class Case:
 
     def _effective(self, words: List[str], own: Sequence[str] = ()) -> Tuple[Dict[str, Any], str]:
         """(every parameter, nested; the text) of those files and settings."""
-        stamp = json.dumps([words, [_stamp(w) for w in words]])
+        stamp = _stamps_of(words)
         if stamp not in self._cached:
-            while len(self._cached) >= ASKED:
-                del self._cached[next(iter(self._cached))]
-            self._cached[stamp] = self._call(["check", "--effective"] + words, own).output
+            self._keep(stamp, self._call(["check", "--effective"] + words, own).output)
         return read_yaml(self._cached[stamp]), self._cached[stamp]
+
+    def _keep(self, stamp: str, said: str) -> None:
+        while len(self._cached) >= ASKED:
+            del self._cached[next(iter(self._cached))]
+        self._cached[stamp] = said
 
     # --- parameters
 
@@ -304,12 +307,15 @@ class Case:
         ranks: plan for so many. nodes, cores, gpus (of a node), memory [GB]: another machine. hours: longest time of a job.
         card: the model of its GPUs, "RTX 4090"."""
         words, own = self._words()
+        stamp = _stamps_of(words)
         for option, value in (("--ranks", ranks), ("--gpus", gpus), ("--nodes", nodes), ("--cores", cores), ("--memory", memory),
                               ("--time", hours)):
             words += [option, "%g" % value] if value is not None else []
         words += ["--gpu", card] if card is not None else []
-        f = self._call(["check", "--json"] + words, own)
-        return Check(json.loads(f.output), f.warnings)
+        f = self._call(["check", "--json", "--effective"] + words, own)
+        facts = json.loads(f.output)
+        self._keep(stamp, facts.pop("effective"))  # which a run is going to ask for
+        return Check(facts, f.warnings)
 
     # --- what computes
 
@@ -338,7 +344,8 @@ class Case:
         if ranks is None:
             ranks = self.check().ranks or 1
         there = os.path.isdir(os.path.join(folder, "checkpoint"))
-        words = ["run", "-n", str(int(ranks))] + words + self._backend(gpu) + ["-o", folder]
+        several = ["-n", str(int(ranks))] if int(ranks) != 1 else []  # one needs no launcher, which takes its time
+        words = ["run"] + several + words + self._backend(gpu) + ["-o", folder]
         words += ["--overwrite"] if overwrite else ["--resume"] if there else []
         said = self._started(words, own, progress, folder)
         self._carry(folder)
@@ -421,6 +428,11 @@ class Case:
         dry: only the line that would be typed is made (job.line)."""
         from .jobs import submit
         return submit(self, folder, tasks, nodes, gpus, hours, options, dry)
+
+
+def _stamps_of(words: Sequence[str]) -> str:
+    """What the program's answer to these words follows from."""
+    return json.dumps([words, [_stamp(w) for w in words]])
 
 
 def _stamp(word: str) -> Any:

@@ -101,6 +101,8 @@ def _run(case: Case, ranks: Optional[int], gpu: Union[str, bool], folder: str) -
     """The run of that case in its own folder below this one: the finished one that is there already, unless a file that its parameters
     name has changed since it began."""
     program = find_program()
+    if ranks is None:
+        ranks = case.check().ranks or 1  # brings case.text along
     name = hashlib.sha1("\n".join([case.text, str(gpu), program, str(_stamp(program))]).encode()).hexdigest()[:20]
     there = os.path.join(folder, name)
     begun = _stamp(os.path.join(there, "effective.yaml"))

@@ -47,6 +47,11 @@
 /* Measurements up to which a second thread does not pay; the work of a step grows as their square.
  */
 #define MACHINE_ONE_THREAD 1500.0
+/* Measurements below which the rate of dgemm is measured quickly. */
+#define MACHINE_QUICK 4000
+/* Measurements for each thread where there is one target, so that no other rank takes the cores:
+ * most of the time is then covariances, which threads share at little cost. */
+#define MACHINE_THREAD_ALONE 800.0
 
 /* --- times of a GPU, for forecasts: an H200 (docs/figures.json) */
 

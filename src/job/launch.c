@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +18,47 @@
 #include <time.h>
 #include <unistd.h>
 
+extern char **environ;
+
 bool launch_is_rank(void) {
     return getenv("OMPI_COMM_WORLD_SIZE") != NULL || getenv("PMI_RANK") != NULL ||
            getenv("PMIX_RANK") != NULL;
+}
+
+/* Variables of launchers and jobs, by which a process finds other ranks. */
+static const char *const launched[] = {
+    "OMPI_COMM_", "OMPI_UNIVERSE", "PMI",   "SLURM_",    "PBS_",  "LSB_",    "COBALT_",
+    "PALS_",      "FLUX_",         "ALPS_", "MPI_LOCAL", "MPIR_", "MPIEXEC", "MV2_COMM_"};
+
+static bool is_launched(void) {
+    for (char **e = environ; e != NULL && *e != NULL; e++)
+        for (size_t i = 0; i < sizeof launched / sizeof *launched; i++)
+            if (strncmp(*e, launched[i], strlen(launched[i])) == 0)
+                return true;
+    return false;
+}
+
+/* What Open MPI 4 takes for ranks that know of one another. */
+#define OF_RANKS ((size_t)6 << 20)
+static bool is_alone;
+
+size_t launch_memory(void) {
+    return is_alone ? OF_RANKS : 0;
+}
+
+void launch_init(int *argc, char ***argv) {
+    static const char *const alone[][2] = {{"OMPI_MCA_ess_singleton_isolated", "1"},
+                                           {"OMPI_MCA_pml", "ob1"},
+                                           {"OMPI_MCA_btl", "self"}};
+    enum { ALONE = sizeof alone / sizeof *alone };
+    is_alone = !is_launched();
+    for (int i = 0; i < ALONE; i++)
+        is_alone = is_alone && getenv(alone[i][0]) == NULL;
+    for (int i = 0; i < ALONE && is_alone; i++)
+        setenv(alone[i][0], alone[i][1], 1);
+    MPI_Init(argc, argv);
+    for (int i = 0; i < ALONE && is_alone; i++) /* of this process alone, not of what it starts */
+        unsetenv(alone[i][0]);
 }
 
 /* Whether a program is on the PATH. */

@@ -9,6 +9,12 @@
 /* Whether mpirun or srun started this process as one of its ranks. */
 bool launch_is_rank(void);
 
+/* MPI_Init. A process that neither a launcher nor a job has started is alone: Open MPI is told to
+ * start no daemon and to open no network for it, where the user does not say otherwise. */
+void launch_init(int *argc, char ***argv);
+/* Local. Bytes that MPI takes of a rank beyond those of this process: of one that is alone less. */
+size_t launch_memory(void);
+
 /* Start n ranks of this program with `argv` (NULL-terminated, without the program), wait for their
  * end, and return their exit code. What the user sends to this process (INT, TERM, HUP, USR1, USR2)
  * asks the ranks to stop (base/stop.h); INT or TERM a second time ends them at once.

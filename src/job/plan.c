@@ -547,7 +547,12 @@ status plan_check_host(const plan *p, const machine *m) {
         (double)m->available / 1e9);
 }
 
+machine_rate plan_rate(const sys *s) {
+    return s->m < MACHINE_QUICK ? MACHINE_QUICK_RATE : MACHINE_RATE;
+}
+
 int plan_threads(const sys *s, int cores) {
-    double most = floor(pow((double)s->m / MACHINE_ONE_THREAD, 2));
+    const double of_one = s->ntarget == 1 ? (double)s->m / MACHINE_THREAD_ALONE : 0,
+                 most = floor(fmax(pow((double)s->m / MACHINE_ONE_THREAD, 2), of_one));
     return most >= cores ? cores : most > 1 ? (int)most : 1;
 }

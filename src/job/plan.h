@@ -82,14 +82,12 @@ status plan_check_host(const plan *p, const machine *m);
 size_t plan_rank_memory(const plan *p);
 
 /* Local. Threads that are worth while for a rank of a case, at most `cores`: in small cases
- * starting and joining them takes longer than they save. A run keeps its number, so that a resumed
- * one computes the same bits. */
+ * starting and joining them takes longer than they save, unless a single target leaves cores idle.
+ * A run keeps its number, so that a resumed one computes the same bits. */
 int plan_threads(const sys *s, int cores);
 /* Local. How dgemm's rate is measured: of few measurements a run may take less time than a good
  * measurement, and less memory. */
-static inline machine_rate plan_rate(const sys *s) {
-    return s->m < 1000 ? MACHINE_QUICK_RATE : MACHINE_RATE;
-}
+machine_rate plan_rate(const sys *s);
 
 /* --- parts of plan_make */
 

@@ -10,6 +10,7 @@ import tempfile
 import textwrap
 import time
 import unittest
+import unittest.mock
 
 import numpy as np
 from astropy import units as u
@@ -209,7 +210,10 @@ class Case(unittest.TestCase):
         settings = dict(SMALL, **{"schedule.exposure_interval": "30 min"})
         del settings["targets.grid"]
         file, cache = write_case(self.path("source.yaml"), QUICK_CASE), self.path("cache")
-        one = moao.psf(3, -4, 2.2, case=file, settings=settings, cache=cache)
+        with unittest.mock.patch("moao.case.run_program", side_effect=process.run_program) as started:
+            one = moao.psf(3, -4, 2.2, case=file, settings=settings, cache=cache)
+        # the program starts twice, and a single direction needs no mpirun
+        self.assertEqual([c.args[0][1:3] for c in started.call_args_list], [["check", "--json"], ["run", file]])
         self.assertEqual((one.x, one.y, one.wavelength), (3, -4, 2.2))
         run = moao.Case(file).update(settings).update({"targets.list": [[3, -4]], "psf.wavelengths": [2.2]}).run(folder=self.path("direct"), progress=None)
         self.assertEqual(one.strehl, run.psf(0).strehl)

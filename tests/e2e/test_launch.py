@@ -122,6 +122,29 @@ class Launch(unittest.TestCase):
         self.assertEqual(self.threads(OMP_NUM_THREADS="3")[0], 3)
         self.assertEqual(self.threads(OMP_NUM_THREADS="nonsense", OPENBLAS_NUM_THREADS="3")[0], 3)
 
+    def children(self, **env):
+        """Names of the processes that `moao check` has started, by looking while it lives."""
+        p = subprocess.Popen([MOAO, "check", self.case], env=environment(**env), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        found = set()
+        while p.poll() is None:
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                try:
+                    with open("/proc/%s/stat" % pid, encoding="utf-8", errors="replace") as f:
+                        name, rest = f.read().split("(", 1)[1].rsplit(")", 1)
+                except OSError:
+                    continue
+                if int(rest.split()[1]) == p.pid:
+                    found.add(name)
+        self.assertEqual(p.returncode, 0)
+        return found
+
+    def test_no_daemon(self):
+        """A process that nothing has launched starts none of Open MPI's daemons, unless the user wants one."""
+        self.assertEqual(self.children(), set())
+        self.assertEqual(self.children(OMPI_MCA_ess_singleton_isolated="1"), set())
+        if re.search(r"Open MPI v?4\.", self.call("--version")[1]):
+            self.assertEqual(self.children(OMPI_MCA_ess_singleton_isolated="0"), {"orted"})
+
     def test_quota(self):
         """A control group with the time of one core: one thread, whatever the number of cores."""
         for top, limit in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"), ("/sys/fs/cgroup", "cpu.max")):

@@ -182,6 +182,10 @@ static void test_threads(void **state) {
     }
     assert_int_equal(before, 8);
     assert_int_equal(plan_threads(&(sys){.m = 2}, 8), 1);
+    /* a single target leaves no cores to other ranks */
+    assert_int_equal(plan_threads(&(sys){.m = 1632, .ntarget = 2}, 8), 1);
+    assert_int_equal(plan_threads(&(sys){.m = 1632, .ntarget = 1}, 8), 2);
+    assert_int_equal(plan_threads(&(sys){.m = 200, .ntarget = 1}, 8), 1);
 }
 
 /* Memory of a device below which a precision has no plan. */
