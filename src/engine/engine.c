@@ -58,6 +58,13 @@ status engine_fill_right(const engine *e, backend_cov_target *target, backend_ty
                            : e->mat->fill_ctm(target, t, 0, e->t, j, n, a, e->t);
 }
 
+status engine_fill_right_both(const engine *e, backend_cov_target *target, int sensor, int64_t k0,
+                              int64_t n, double *a) {
+    return e->s->fit.phase ? e->mat->fill_cpm_both(target, BACKEND_D, e->t, e->x, e->y, sensor, k0,
+                                                   n, a, e->t, n)
+                           : e->mat->fill_ctm_both(target, BACKEND_D, sensor, k0, n, a, e->t, n);
+}
+
 status engine_agree_now(const engine *e, stage stg, status st) {
     if (e->collective)
         TIMED_WAIT(e->rep, stg, st = comm_agree(e->c, st));

@@ -67,9 +67,11 @@ static status distributed_make(factor *base, const profile *p, int *minor) {
     double from = report_now();
     status st;
     TRY(engine_load(e, p));
+    report_phase("reconstructor: Cmm");
     TRY(bcmat_fill(&o->l, fill_block, e));
     e->rep->wall[STAGE_MATCOV] += report_now() - from;
     from = report_now();
+    report_phase("reconstructor: Cholesky");
     st = bcmat_cholesky(&o->l, minor);
     if (*minor > 0) { /* the same on every rank, and told by it */
         status_clear();

@@ -222,6 +222,9 @@ static status cpu_fill_ctm_both(backend_cov_target *target, backend_type t, int 
         return status_fail(MOAO_INPUT, "fill_ctm_both: an argument is out of range");
     if (target->mt == NULL)
         return status_fail(MOAO_INPUT, "fill_ctm_both: the target was not aimed");
+    if (t == BACKEND_D)
+        return matcov_fill_ctm_both(target->mt, sensor, (size_t)k0, (size_t)n, a, (size_t)lda,
+                                    (size_t)apart);
     for (int axis = 0; axis < 2 && st == MOAO_OK; axis++)
         st = cpu_fill_ctm(target, t, 0, rows,
                           (int64_t)s->sensors[sensor].first + axis * s->sensors[sensor].nsub + k0,

@@ -237,8 +237,12 @@ static void fill_tile(const fill_source *src, structure_kernel *kernel, const pi
                           cols = {c->f, c->axis, c->k0, c->k1, NULL};
     if (t == NULL && r->f->gradient != c->f->gradient) {
         gradients_fill_mixed(src->means, &lay, &rows, &cols, ws->x, to, ld);
+    } else if (t == NULL && r->with_y && c->with_y) {
+        double *const both[4] = {to, a + r->y_at + c->at * ld, a + r->at + c->y_at * ld,
+                                 a + r->y_at + c->y_at * ld};
+        gradients_fill_axes(src->means, &lay, &rows, &cols, ws->x, both, ld);
     } else if (t == NULL && r->f->gradient) {
-        if (!r->with_x)
+        if (!r->with_x && !(r->with_y && c->with_x))
             gradients_fill(src->means, &lay, &rows, &cols, ws->x, r->axis == 0 ? to : NULL,
                            r->axis == 1 ? to
                            : r->with_y  ? a + r->y_at + c->at * ld
@@ -309,6 +313,15 @@ done:
     return st;
 }
 
+/* Columns of a piece, so that all threads have some tiles. */
+static int columns_of(size_t ni, size_t nj, int threads) {
+    const size_t high = ni / ROWS_PER_TILE + 1;
+    int wide = COLS_PER_TILE;
+    while (wide > COLS_LEAST && high * (nj / (size_t)wide + 1) < 2 * (size_t)threads)
+        wide /= 2;
+    return wide;
+}
+
 status fill_block(const fill_source *src, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
                   size_t ld) {
     status st = MOAO_OK;
@@ -316,13 +329,40 @@ status fill_block(const fill_source *src, size_t i0, size_t ni, size_t j0, size_
     size_t nrow = 0, ncol = 0;
     if (ni == 0 || nj == 0)
         return MOAO_OK;
-    int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
-    int wide = COLS_PER_TILE;
-    size_t high = ni / ROWS_PER_TILE + 1;
-    while (wide > COLS_LEAST && high * (nj / (size_t)wide + 1) < 2 * (size_t)threads)
-        wide /= 2;
+    const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
     TRY(cut(src->rows, src->nrow, i0, ni, ROWS_PER_TILE, &rows, &nrow));
-    TRY(cut(src->cols, src->ncol, j0, nj, wide, &cols, &ncol));
+    TRY(cut(src->cols, src->ncol, j0, nj, columns_of(ni, nj, threads), &cols, &ncol));
+    find_twins(rows, nrow);
+    find_twins(cols, ncol);
+    TRY(fill_tiles(src, rows, nrow, cols, ncol, threads, a, ld));
+done:
+    free(rows);
+    free(cols);
+    return st;
+}
+
+status fill_block_axes(const fill_source *src, size_t ni, int w, size_t k0, size_t n, double *a,
+                       size_t ld, size_t apart) {
+    status st = MOAO_OK;
+    piece *rows = NULL, *cols = NULL;
+    size_t nrow = 0, ncol = 0, first = 0;
+    if (ni == 0 || n == 0)
+        return MOAO_OK;
+    const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+    for (int i = 0; i < w; i++)
+        first += 2 * (size_t)src->cols[i].nsub;
+    TRY(cut(src->rows, src->nrow, 0, ni, ROWS_PER_TILE, &rows, &nrow));
+    TRY(cut(src->cols, src->ncol, first + k0, n, columns_of(ni, 2 * n, threads), &cols, &ncol));
+    const size_t each = ncol;
+    piece *all = realloc(cols, 2 * each * sizeof *cols);
+    if (all == NULL)
+        TRY(status_fail(MOAO_MEMORY, "no memory for the parts of a block"));
+    cols = all;
+    for (size_t i = 0; i < each; i++, ncol++) {
+        cols[ncol] = cols[i];
+        cols[ncol].axis = 1;
+        cols[ncol].at += apart;
+    }
     find_twins(rows, nrow);
     find_twins(cols, ncol);
     TRY(fill_tiles(src, rows, nrow, cols, ncol, threads, a, ld));

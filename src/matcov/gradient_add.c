@@ -36,6 +36,30 @@ CLONES static void add_far(const matcov_gradient *t, const double *radial,
     }
 }
 
+CLONES static void add_far_axes(const matcov_gradient *t, const double *radial,
+                                const gradient_axes axes[2], size_t n, const double *x,
+                                const double *y, double x0, double y0, double coef,
+                                double *const out[4], near_places *places) {
+    const double c = axes[0].rows[0], s1 = axes[0].rows[1];
+    places->n = 0;
+    for (size_t e = 0; e < n; e++) {
+        const double dx = x[e] - x0, dy = y[e] - y0, s = dx * dx + dy * dy;
+        double m;
+        if (s < t->near2) {
+            list(places, e, axes[0].turn, dx, dy);
+            continue;
+        }
+        const double *k = radial + (size_t)gradient_interval(t, s, &m) * 2 * GRADIENT_TERMS;
+        const double P = coef * (k[0] + m * (k[1] + m * (k[2] + m * k[3])));
+        const double Q = k[4] + m * (k[5] + m * (k[6] + m * k[7]));
+        for (int b = 0; b < 2; b++) {
+            const double vx = axes[b].v[0], vy = axes[b].v[1], q = coef * (vx * dx + vy * dy) * Q;
+            out[2 * b][e] += (c * vx + s1 * vy) * P + (c * dx + s1 * dy) * q;
+            out[2 * b + 1][e] += (c * vy - s1 * vx) * P + (c * dy - s1 * dx) * q;
+        }
+    }
+}
+
 CLONES static void add_far_phase(const matcov_gradient *t, const double *radial,
                                  const double turn[2], size_t n, const double *x, const double *y,
                                  double x0, double y0, double coef, double *f, double *g,
@@ -162,6 +186,16 @@ CLONES static void add_turned(const near_places *p, const double *near, const in
     add_places(p, near, 4, 2, kind, coef, out);
 }
 
+CLONES static void add_upright_axes(const near_places *p, const double *near, const int kind[4],
+                                    double coef, double *const out[4]) {
+    add_places(p, near, 3, 4, kind, coef, out);
+}
+
+CLONES static void add_turned_axes(const near_places *p, const double *near, const int kind[4],
+                                   double coef, double *const out[4]) {
+    add_places(p, near, 4, 4, kind, coef, out);
+}
+
 /* --- in single precision */
 
 CLONES static void find_places_single(const matcov_gradient *t, int kinds, near_single *p) {
@@ -220,8 +254,8 @@ CLONES static void add_single_near_phase(const near_single *p, const float *near
     add_places_single(p, near, 2, kind, 2, coef, out);
 }
 
-static const gradient_kernels plain = {add_far, add_far_phase, add_single_both, add_single_phase,
-                                       find_places};
+static const gradient_kernels plain = {add_far,         add_far_axes,     add_far_phase,
+                                       add_single_both, add_single_phase, find_places};
 
 /* Chosen at the first call. */
 static const gradient_kernels *best(void) {
@@ -258,6 +292,25 @@ void gradient_add(const matcov_gradient *table, const double *values, const grad
         (table->kinds == 3 ? add_upright : add_turned)(&p, values + table->near, axes->kind, coef,
                                                        (double *const[]){f, g});
         n -= some, x += some, y += some, f += some, g += some;
+    }
+}
+
+void gradient_add_axes(const matcov_gradient *table, const double *values,
+                       const gradient_axes axes[2], size_t n, const double *x, const double *y,
+                       double x0, double y0, double coef, double *const out[4]) {
+    const gradient_kernels *k = best();
+    const int kind[4] = {axes[0].kind[0], axes[0].kind[1], axes[1].kind[0], axes[1].kind[1]};
+    near_places p;
+    for (size_t at = 0, some; at < n; at += some) {
+        double *const to[4] = {out[0] + at, out[1] + at, out[2] + at, out[3] + at};
+        some = n - at < GRADIENT_AT_ONCE ? n - at : GRADIENT_AT_ONCE;
+        k->far_axes(table, values + table->radial, axes, some, x + at, y + at, x0, y0, coef, to,
+                    &p);
+        if (p.n == 0)
+            continue;
+        k->places(table, &p);
+        (table->kinds == 3 ? add_upright_axes : add_turned_axes)(&p, values + table->near, kind,
+                                                                 coef, to);
     }
 }
 

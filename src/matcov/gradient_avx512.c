@@ -106,6 +106,43 @@ AVX512 static void add_far(const matcov_gradient *t, const double *radial,
     }
 }
 
+AVX512 static void add_far_axes(const matcov_gradient *t, const double *radial,
+                                const gradient_axes axes[2], size_t n, const double *x,
+                                const double *y, double x0, double y0, double coef,
+                                double *const out[4], near_places *places) {
+    const double c = axes[0].rows[0], s = axes[0].rows[1];
+    const __m512d vc = _mm512_set1_pd(c), vs = _mm512_set1_pd(s), w = _mm512_set1_pd(coef);
+    places->n = 0;
+    for (size_t e = 0; e < n; e += 8) {
+        const separation p = separate(t, e, n, x, y, x0, y0);
+        const __mmask8 far = (__mmask8)(p.here & ~p.near);
+        if (p.near)
+            list(&p, e, axes[0].turn, places);
+        if (!far)
+            continue;
+        int64_t line[8];
+        _mm512_storeu_si512(line, p.line);
+        const __m512d P = _mm512_maskz_mul_pd(far, w, column(radial, line, p.m));
+        const __m512d Q = _mm512_maskz_mul_pd(far, w, column(radial + 4, line, p.m));
+        const __m512d u = _mm512_fmadd_pd(vc, p.dx, _mm512_mul_pd(vs, p.dy));
+        const __m512d v = _mm512_fmsub_pd(vc, p.dy, _mm512_mul_pd(vs, p.dx));
+        for (int b = 0; b < 2; b++) {
+            const double *a = axes[b].v;
+            const __m512d along = _mm512_set1_pd(c * a[0] + s * a[1]);
+            const __m512d across = _mm512_set1_pd(c * a[1] - s * a[0]);
+            const __m512d q = _mm512_mul_pd(
+                _mm512_fmadd_pd(_mm512_set1_pd(a[0]), p.dx,
+                                _mm512_mul_pd(_mm512_set1_pd(a[1]), p.dy)),
+                Q);
+            double *const f = out[2 * b] + e, *const g = out[2 * b + 1] + e;
+            __m512d to = _mm512_maskz_loadu_pd(far, f);
+            _mm512_mask_storeu_pd(f, far, _mm512_fmadd_pd(u, q, _mm512_fmadd_pd(along, P, to)));
+            to = _mm512_maskz_loadu_pd(far, g);
+            _mm512_mask_storeu_pd(g, far, _mm512_fmadd_pd(v, q, _mm512_fmadd_pd(across, P, to)));
+        }
+    }
+}
+
 AVX512 static void add_far_phase(const matcov_gradient *t, const double *radial,
                                  const double turn[2], size_t n, const double *x, const double *y,
                                  double x0, double y0, double coef, double *f, double *g,
@@ -299,8 +336,8 @@ AVX512 static void find_places(const matcov_gradient *t, near_places *p) {
     }
 }
 
-static const gradient_kernels kernels = {add_far, add_far_phase, add_single_both, add_single_phase,
-                                         find_places};
+static const gradient_kernels kernels = {add_far,         add_far_axes,     add_far_phase,
+                                         add_single_both, add_single_phase, find_places};
 
 const gradient_kernels *gradient_kernels_avx512(void) {
     __builtin_cpu_init();

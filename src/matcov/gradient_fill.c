@@ -106,43 +106,56 @@ static size_t numbered(const gradient_slopes *s, int k) {
     return (size_t)(s->sub != NULL ? s->sub[k] : k);
 }
 
-/* One layer of a tile, the rows' positions on it given. */
-static void add_layer(const gradients *g, const matcov_gradient *t, const gradient_axes *axes,
+/* Where entries go: a[axis of the rows + 2 axis of the columns], from column to column ld. */
+typedef struct {
+    bool both; /* axes of the columns */
+    double *a[4];
+    size_t ld[2];
+} gradient_sink;
+
+/* One layer of a tile, the rows' positions on it given; axes: of the columns' axes. */
+static void add_layer(const gradients *g, const matcov_gradient *t, const gradient_axes axes[2],
                       const gradient_relation *r, const gradient_slopes *cols, double cone,
                       const double offset[2], double coef, size_t n, const double *x,
-                      const double *y, double *const a[2], const size_t ld[2]) {
+                      const double *y, const gradient_sink *to) {
     const footprint *f = cols->f;
     const double turn[2] = {cos(f->rot), sin(f->rot)};
     for (int part = 0; part < r->parts[1] * r->parts[1]; part++) {
         double at[2];
         gradients_part_at(turn, r->step[1], r->parts[1], part, at);
         for (int j = cols->k0; j < cols->k1; j++) {
-            const size_t k = numbered(cols, j);
-            gradient_add(t, g->values, axes, n, x, y, cone * (f->centre[0][k] + at[0]) + offset[0],
-                         cone * (f->centre[1][k] + at[1]) + offset[1], coef,
-                         a[0] + (size_t)(j - cols->k0) * ld[0],
-                         a[1] + (size_t)(j - cols->k0) * ld[1]);
+            const size_t k = numbered(cols, j), column = (size_t)(j - cols->k0);
+            const double x0 = cone * (f->centre[0][k] + at[0]) + offset[0],
+                         y0 = cone * (f->centre[1][k] + at[1]) + offset[1];
+            double *out[4];
+            for (int i = 0; i < (to->both ? 4 : 2); i++)
+                out[i] = to->a[i] + column * to->ld[i % 2];
+            if (to->both)
+                gradient_add_axes(t, g->values, axes, n, x, y, x0, y0, coef, out);
+            else
+                gradient_add(t, g->values, axes, n, x, y, x0, y0, coef, out[0], out[1]);
         }
     }
 }
 
-void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes *rows,
-                    const gradient_slopes *cols, double *work, double *ax, double *ay, size_t ld) {
+static void fill_layers(const gradients *g, const layers *lay, const gradient_slopes *rows,
+                        const gradient_slopes *cols, double *work, const gradient_sink *to) {
     const gradient_relation r = gradients_relation(g, rows->f, cols->f);
     const size_t n = (size_t)(rows->k1 - rows->k0);
-    double *x = work, *y = work + n, *none = work + 2 * n;
-    double *const a[2] = {ax != NULL ? ax : none, ay != NULL ? ay : none};
-    const size_t apart[2] = {ax != NULL ? ld : 0, ay != NULL ? ld : 0};
+    double *x = work, *y = work + n;
     for (int j = 0; j < cols->k1 - cols->k0; j++)
-        for (int axis = 0; axis < 2; axis++)
-            memset(a[axis] + (size_t)j * apart[axis], 0, n * sizeof *work);
+        for (int i = 0; i < (to->both ? 4 : 2); i++)
+            memset(to->a[i] + (size_t)j * to->ld[i % 2], 0, n * sizeof *work);
     for (int l = 0; l < lay->n; l++) {
         double c, cone, of[2], offset[2];
         if (r.c->table[l] < 0 || !footprint_metres(lay, l, rows->f, &c, of) ||
             !footprint_metres(lay, l, cols->f, &cone, offset))
             continue;
         const matcov_gradient *t = &g->tables[r.c->table[l]];
-        const gradient_axes axes = gradients_axes_of(&r, t->kinds, rows->f, cols->f, cols->axis);
+        gradient_axes axes[2];
+        for (int b = 0; b < (to->both ? 2 : 1); b++)
+            axes[b] =
+                gradients_axes_of(&r, t->kinds, rows->f, cols->f, to->both ? b : cols->axis);
         const double turn[2] = {cos(rows->f->rot), sin(rows->f->rot)};
         for (int part = 0; part < r.parts[0] * r.parts[0]; part++) {
             double at[2];
@@ -152,10 +165,24 @@ void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes
                 x[k - rows->k0] = c * (rows->f->centre[0][i] + at[0]) + of[0];
                 y[k - rows->k0] = c * (rows->f->centre[1][i] + at[1]) + of[1];
             }
-            add_layer(g, t, &axes, &r, cols, cone, offset, lay->coef[l] * r.scale, n, x, y, a,
-                      apart);
+            add_layer(g, t, axes, &r, cols, cone, offset, lay->coef[l] * r.scale, n, x, y, to);
         }
     }
+}
+
+void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes *rows,
+                    const gradient_slopes *cols, double *work, double *ax, double *ay, size_t ld) {
+    double *none = work + 2 * (rows->k1 - rows->k0);
+    const gradient_sink to = {.a = {ax != NULL ? ax : none, ay != NULL ? ay : none},
+                              .ld = {ax != NULL ? ld : 0, ay != NULL ? ld : 0}};
+    fill_layers(g, lay, rows, cols, work, &to);
+}
+
+void gradients_fill_axes(const gradients *g, const layers *lay, const gradient_slopes *rows,
+                         const gradient_slopes *cols, double *work, double *const a[4],
+                         size_t ld) {
+    const gradient_sink to = {.both = true, .a = {a[0], a[1], a[2], a[3]}, .ld = {ld, ld}};
+    fill_layers(g, lay, rows, cols, work, &to);
 }
 
 /* A layer at which a sensor of mean gradients and one of points look. */

@@ -25,13 +25,16 @@ typedef struct {
     float wx[4][GRADIENT_AT_ONCE], wy[4][GRADIENT_AT_ONCE];
 } near_single;
 
-/* n <= GRADIENT_AT_ONCE entries. far, far_phase, both, phase: those beyond the grids, as
- * gradient_add, gradient_add_phase, and the two in single precision; the others are listed in *p
- * (entry, x, y). places: the rest of *p. */
+/* n <= GRADIENT_AT_ONCE entries. far, far_axes, far_phase, both, phase: those beyond the grids, as
+ * gradient_add, gradient_add_axes, gradient_add_phase, and the two in single precision; the others
+ * are listed in *p (entry, x, y). places: the rest of *p. */
 typedef struct {
     void (*far)(const matcov_gradient *t, const double *radial, const gradient_axes *axes, size_t n,
                 const double *x, const double *y, double x0, double y0, double coef, double *f,
                 double *g, near_places *p);
+    void (*far_axes)(const matcov_gradient *t, const double *radial, const gradient_axes axes[2],
+                     size_t n, const double *x, const double *y, double x0, double y0, double coef,
+                     double *const out[4], near_places *p);
     void (*far_phase)(const matcov_gradient *t, const double *radial, const double turn[2],
                       size_t n, const double *x, const double *y, double x0, double y0, double coef,
                       double *f, double *g, near_places *p);

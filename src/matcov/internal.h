@@ -223,6 +223,10 @@ gradient_axes gradients_axes_of(const gradient_relation *r, int kinds, const foo
 void gradients_part_at(const double turn[2], double step, int n, int i, double at[2]);
 void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes *rows,
                     const gradient_slopes *cols, double *work, double *ax, double *ay, size_t ld);
+/* The same of both axes of the columns: a[axis of the rows + 2 axis of the columns], all wanted.
+ * work: 2 numbers for each row. */
+void gradients_fill_axes(const gradients *g, const layers *lay, const gradient_slopes *rows,
+                         const gradient_slopes *cols, double *work, double *const a[4], size_t ld);
 /* The same where the slopes of one sensor are mean gradients and those of the other differences
  * between two points, by the phase at these points. work: 4 numbers for each edge point of the rows
  * and each of their slopes. */
@@ -330,5 +334,9 @@ typedef struct {
 } fill_source;
 status fill_block(const fill_source *src, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
                   size_t ld);
+/* Rows 0 .. ni with both axes of subapertures k0 .. k0 + n of sensor w of the columns, from one
+ * evaluation: x slopes in columns 0 .. n of a, y slopes in columns apart .. apart + n. */
+status fill_block_axes(const fill_source *src, size_t ni, int w, size_t k0, size_t n, double *a,
+                       size_t ld, size_t apart);
 
 #endif

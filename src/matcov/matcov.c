@@ -289,14 +289,24 @@ void matcov_target_free(matcov_target *mt) {
     free(mt);
 }
 
-status matcov_fill_ctm(const matcov_target *mt, size_t j0, size_t nj, double *a, size_t ld) {
+static fill_source of_target(const matcov_target *mt) {
     const matcov *mc = mt->mc;
-    fill_source src = {.rows = &mt->ts,
-                       .cols = mc->feet,
-                       .nrow = 1,
-                       .ncol = mc->nsensor,
-                       .pairs = &mt->pairs,
-                       .lay = &mc->phase,
-                       .means = &mc->means};
+    return (fill_source){.rows = &mt->ts,
+                         .cols = mc->feet,
+                         .nrow = 1,
+                         .ncol = mc->nsensor,
+                         .pairs = &mt->pairs,
+                         .lay = &mc->phase,
+                         .means = &mc->means};
+}
+
+status matcov_fill_ctm(const matcov_target *mt, size_t j0, size_t nj, double *a, size_t ld) {
+    const fill_source src = of_target(mt);
     return fill_block(&src, 0, 2 * (size_t)mt->ts.nsub, j0, nj, a, ld);
+}
+
+status matcov_fill_ctm_both(const matcov_target *mt, int sensor, size_t k0, size_t n, double *a,
+                            size_t ld, size_t apart) {
+    const fill_source src = of_target(mt);
+    return fill_block_axes(&src, 2 * (size_t)mt->ts.nsub, sensor, k0, n, a, ld, apart);
 }

@@ -75,6 +75,10 @@ status matcov_target_init(const matcov *mc, const double dir[2], bool shifted, m
 void matcov_target_free(matcov_target *mt);
 /* Ctm(0:t, j0:j0+nj): all truth-sensor slopes with a range of measurements; ld >= t. */
 status matcov_fill_ctm(const matcov_target *mt, size_t j0, size_t nj, double *a, size_t ld);
+/* The same with both axes of subapertures k0:k0+n of a sensor, from one evaluation: x slopes in
+ * columns 0:n of a, y slopes in columns apart:apart+n, apart >= n. */
+status matcov_fill_ctm_both(const matcov_target *mt, int sensor, size_t k0, size_t n, double *a,
+                            size_t ld, size_t apart);
 
 /* Covariance of the phase, as optical path, at np pupil points (x, y) [m] seen in the target's
  * direction with measurements j0:j0+nj: a (np x nj, ld >= np) [m arcsec]. A shifted target's phase

@@ -119,9 +119,8 @@ static void list_place(table_list *v, int row, double x, double y, double w) {
 static void add_list(const outline_pair *p, table_list *v, double *const to[4]) {
     for (int k = 0; k < 4; k++)
         memset(v->e[k], 0, (size_t)v->n * sizeof v->e[k][0]);
-    for (int axis = 0; axis < 2; axis++)
-        gradient_add(p->t, p->g->values, &p->axes[axis], (size_t)v->n, v->x, v->y, 0.0, 0.0,
-                     p->coef, v->e[2 * axis], v->e[2 * axis + 1]);
+    gradient_add_axes(p->t, p->g->values, p->axes, (size_t)v->n, v->x, v->y, 0.0, 0.0, p->coef,
+                      (double *const[]){v->e[0], v->e[1], v->e[2], v->e[3]});
     for (int k = 0; k < 4; k++)
         for (int i = 0; i < v->n && to[k] != NULL; i++)
             to[k][v->row[i]] += v->w[i] * v->e[k][i];

@@ -174,6 +174,7 @@ static status collective_panel(product *base, int64_t j, int64_t n) {
     const int64_t rows = e->m - j, first = n * e->c->rank / size,
                   some = n * (e->c->rank + 1) / size - first;
     status st = comm_fault(e->c, "exposure");
+    report_phase("exposure: T of Cmm");
     x->ld = rows;
     if (st == MOAO_OK)
         st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, j, rows, j + first, some,

@@ -387,6 +387,28 @@ done:
     return st;
 }
 
+/* P Ctm0 of direction d, columns j0 .. end of w, added to what is there or not: both axes of
+ * subapertures at once, of which one evaluation gives the covariances. */
+static status project_pairs(tor *t, backend_cov_target *target, int d, int64_t j0, int64_t end,
+                            bool added, double *w) {
+    engine *e = &t->e;
+    const double *left = t->h != NULL ? t->h : t->proj + d * e->rows * e->t;
+    const int64_t rows = t->h != NULL ? e->rows : e->t;
+    status st = MOAO_OK;
+    for (slope_pairs p = {0}; slope_pairs_next(e->s, j0, end - j0, e->width / 2, &p);) {
+        TRY(engine_fill_right_both(e, target, p.sensor, p.k0, p.n, t->ctm));
+        if (t->h != NULL)
+            TRY(e->be->sparse->filter(e->ctx, BACKEND_D, &t->filter, 2 * p.n, 1.0, t->ctm, e->t,
+                                      0.0, t->q, rows));
+        for (int axis = 0; axis < 2; axis++)
+            TRY(engine_gemm(e, 'N', 'N', e->rows, p.n, rows, 1.0, left, e->rows,
+                            (t->h != NULL ? t->q : t->ctm) + axis * p.n * rows, rows, added,
+                            w + p.column[axis] * t->ld, t->ld));
+    }
+done:
+    return st;
+}
+
 /* Measurement of the k-th sampled column. */
 static int64_t sampled(const tor *t, int k) {
     return (int64_t)((double)t->e.m * (k + 0.5) / t->nsample);
@@ -440,6 +462,10 @@ static status right_side(tor *t, int k) {
         int64_t j0, end;
         const bool added = right_columns(t, d, &j0, &end);
         TRY(team_agree(&t->t, aim_right(t, k, d)));
+        if (t->t.group_size == 1) {
+            TRY(project_pairs(t, tor_target(t, k), d, j0, end, added, w));
+            continue;
+        }
         for (int64_t j = j0; j < end; j += e->width)
             TRY(project(t, tor_target(t, k), d, t->t.row0, nlrow, j, engine_width(e, j, end), 1.0,
                         added, w + j * t->ld, t->ld, STAGE_SOLVE));
