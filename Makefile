@@ -129,6 +129,8 @@ ifneq ($(and $(NVCC),$(filter all,$(GPU_ARCH))),)
 gpu_arch := 80 90 $(if $(shell $(NVCC) --list-gpu-code | grep -x sm_120),100 120)
 gpu_flags := $(if $(shell $(NVCC) --help | grep compress-mode),--compress-mode=size)
 endif
+# the architectures of a file at once: the longest file otherwise takes minutes by itself
+gpu_flags += $(if $(word 2,$(gpu_arch)),--threads=$(words $(gpu_arch)))
 ifneq ($(filter native,$(GPU_ARCH)),)
 gpu_arch := $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv$(comma)noheader | head -1 | tr -d .),$(error GPU_ARCH=native: nvidia-smi finds no GPU))
 endif
@@ -186,6 +188,12 @@ check-install:
 check-fast: all tests
 	@$(PYTHON) tests/run.py --build $(B) --only unit
 
+# a library that records where the time of a run's ranks goes (bench/mpi/ranks.py)
+bench-ranks: $(B)/bench/libmoao_ranks.so
+$(B)/bench/libmoao_ranks.so: bench/mpi/ranks.c
+	@mkdir -p $(@D)
+	$(call say,CC,$@)
+	$(Q)$(CC) -O2 -shared -fPIC -Wall -Wextra -o $@ $< -ldl
 bench: all $(benches)
 	@for b in $(benches); do echo "== $$b"; $$b || exit 1; done
 	@echo "== bench/bench_run.py"; $(PYTHON) bench/bench_run.py --moao $(B)/moao

@@ -44,7 +44,7 @@ $(B)/bench/gpu/bench_tlr: $(B)/%: %.cu $(B)/bench/gpu/tlr_case.o $(B)/libmoao.a
 quick_nvcc = $(if $(shell $(NVCC) --help | grep -e --Ofast-compile),--Ofast-compile=max,-O1)
 own_arch = 90 $(if $(shell $(NVCC) --list-gpu-code | grep -x sm_120),100 120)
 check-architectures:
-	@$(if $(NVCC),NVCCFLAGS=$(quick_nvcc) \
+	@$(if $(NVCC),NVCCFLAGS='$(quick_nvcc) --threads=6' \
 	  GENCODE="$(foreach a,80 86 89,-gencode arch=compute_80$(comma)code=sm_$(a)) $(foreach a,$(own_arch),-gencode arch=compute_$(a)$(comma)code=sm_$(a))" \
 	  $(MAKE) --no-print-directory B=$(B)/architectures gpu,echo "check-architectures: nvcc not found")
 check-gpu: gpu-tests

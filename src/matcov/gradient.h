@@ -45,8 +45,9 @@ status gradient_fill_near(const gradient_key *k, const matcov_gradient *t, doubl
 /* f[e] += coef times the covariance at (x[e] - x0, y[e] - y0) [m] of the rows' x axis, in the units
  * of the scale-free structure function, 0 <= e < n; g[e]: of their y axis. values: where
  * table->radial and table->near count from. gradient_add_axes: with both axes of the columns,
- * axes[0] and axes[1]: f and g of the first, then of the second. gradient_add_phase: of the phase at (x[e], y[e]) with
- * the x and y slopes around (x0, y0) of a sensor turned by (cos, sin) = turn. Local. */
+ * axes[0] and axes[1]: f and g of the first, then of the second. gradient_add_phase: of the phase
+ * at (x[e], y[e]) with the x and y slopes around (x0, y0) of a sensor turned by (cos, sin) = turn.
+ * Local. */
 void gradient_add(const matcov_gradient *table, const double *values, const gradient_axes *axes,
                   size_t n, const double *x, const double *y, double x0, double y0, double coef,
                   double *f, double *g);

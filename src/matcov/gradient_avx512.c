@@ -130,10 +130,10 @@ AVX512 static void add_far_axes(const matcov_gradient *t, const double *radial,
             const double *a = axes[b].v;
             const __m512d along = _mm512_set1_pd(c * a[0] + s * a[1]);
             const __m512d across = _mm512_set1_pd(c * a[1] - s * a[0]);
-            const __m512d q = _mm512_mul_pd(
-                _mm512_fmadd_pd(_mm512_set1_pd(a[0]), p.dx,
-                                _mm512_mul_pd(_mm512_set1_pd(a[1]), p.dy)),
-                Q);
+            const __m512d q =
+                _mm512_mul_pd(_mm512_fmadd_pd(_mm512_set1_pd(a[0]), p.dx,
+                                              _mm512_mul_pd(_mm512_set1_pd(a[1]), p.dy)),
+                              Q);
             double *const f = out[2 * b] + e, *const g = out[2 * b + 1] + e;
             __m512d to = _mm512_maskz_loadu_pd(far, f);
             _mm512_mask_storeu_pd(f, far, _mm512_fmadd_pd(u, q, _mm512_fmadd_pd(along, P, to)));

@@ -154,8 +154,7 @@ static void fill_layers(const gradients *g, const layers *lay, const gradient_sl
         const matcov_gradient *t = &g->tables[r.c->table[l]];
         gradient_axes axes[2];
         for (int b = 0; b < (to->both ? 2 : 1); b++)
-            axes[b] =
-                gradients_axes_of(&r, t->kinds, rows->f, cols->f, to->both ? b : cols->axis);
+            axes[b] = gradients_axes_of(&r, t->kinds, rows->f, cols->f, to->both ? b : cols->axis);
         const double turn[2] = {cos(rows->f->rot), sin(rows->f->rot)};
         for (int part = 0; part < r.parts[0] * r.parts[0]; part++) {
             double at[2];
@@ -179,8 +178,7 @@ void gradients_fill(const gradients *g, const layers *lay, const gradient_slopes
 }
 
 void gradients_fill_axes(const gradients *g, const layers *lay, const gradient_slopes *rows,
-                         const gradient_slopes *cols, double *work, double *const a[4],
-                         size_t ld) {
+                         const gradient_slopes *cols, double *work, double *const a[4], size_t ld) {
     const gradient_sink to = {.both = true, .a = {a[0], a[1], a[2], a[3]}, .ld = {ld, ld}};
     fill_layers(g, lay, rows, cols, work, &to);
 }

@@ -132,6 +132,27 @@ static void expect_fp16(const fixture *f, int w, const float *a, double scale) {
     free(h);
 }
 
+/* The same in double precision, against columns of one axis. */
+static void ctm_both_double(const fixture *f, int w, int64_t k0, int64_t n, double variance) {
+    const int64_t t = (int64_t)f->s.t, nsub = f->s.sensors[w].nsub, apart = n + 1;
+    const size_t numbers = (size_t)(t * (apart + n));
+    double *got = malloc(numbers * sizeof *got), *want = malloc((size_t)(t * n) * sizeof *want);
+    double *a = device(numbers * sizeof *got);
+    case_ok(ops->fill_ctm_both(f->v, BACKEND_D, w, k0, n, a, t, apart));
+    move(got, a, numbers * sizeof *got);
+    for (int axis = 0; axis < 2; axis++) {
+        case_ok(matcov_fill_ctm(f->mt, f->s.sensors[w].first + (size_t)(axis * nsub + k0),
+                                (size_t)n, want, (size_t)t));
+        for (int64_t i = 0; i < t * n; i++)
+            if (!(fabs(got[axis * apart * t + i] - want[i]) <= 3e-9 * variance))
+                fail_msg("sensor %d, axis %d, entry %ld: %.17g, expected %.17g", w, axis, (long)i,
+                         got[axis * apart * t + i], want[i]);
+    }
+    be->release(ctx, a);
+    free(want);
+    free(got);
+}
+
 /* Ctm of both axes of some subapertures of each sensor, of slopes of either kind; in units of the
  * slope variance. Columns between the two axes are not touched. */
 static void ctm_both(bool gradient, double worst, double rms) {
@@ -169,6 +190,7 @@ static void ctm_both(bool gradient, double worst, double rms) {
             be->release(ctx, a);
             free(want);
             free(got);
+            ctm_both_double(&f, w, k0, n, matcov_direct_cmm(&f.s, &f.p, 0, 0));
         }
     }
     expect(gradient ? "Ctm of both axes, mean gradients" : "Ctm of both axes, points", &d,

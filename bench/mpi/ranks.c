@@ -1,13 +1,12 @@
 /* Where each rank's time goes, by the program's own marks (report_phase) and its calls of MPI: a
- * library that is preloaded into every rank, for
+ * library (make bench-ranks) that is preloaded into every rank, for
  *
  *     mpirun -n 64 -x LD_PRELOAD=build/bench/libmoao_ranks.so -x MOAO_RANKS=DIR moao run ...
  *
- * Rank r writes DIR/r.csv at MPI_Finalize; scripts/ranks.py adds them up. Lines: "phase,NAME,seconds
- * outside MPI,times,processor seconds" and "mpi,PHASE,CALL,seconds waited,seconds,calls,bytes".
- * A collective call begins with a barrier of its communicator, so that waiting for others and
- * moving bytes are told apart (MOAO_RANKS_BARRIER=no: without). Bytes are those that the rank
- * receives. */
+ * Rank r writes DIR/r.csv at MPI_Finalize; bench/mpi/ranks.py adds them up. Lines: "phase", name,
+ * seconds outside MPI, times, processor seconds; "mpi", phase, call, seconds waited, seconds,
+ * calls, bytes received. A collective call begins with a barrier of its communicator, so that
+ * waiting for others and moving bytes are told apart (MOAO_RANKS_BARRIER=no: without). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
@@ -128,7 +127,7 @@ int MPI_Allgatherv(const void *in, int n, MPI_Datatype t, void *out, const int *
     PMPI_Comm_size(c, &size);
     for (int i = 0; i < size; i++)
         sum += counts[i];
-    COUNTED(ALLGATHERV, c, sum *size_of(to), PMPI_Allgatherv(in, n, t, out, counts, at, to, c));
+    COUNTED(ALLGATHERV, c, sum * size_of(to), PMPI_Allgatherv(in, n, t, out, counts, at, to, c));
 }
 
 int MPI_Allgather(const void *in, int n, MPI_Datatype t, void *out, int m, MPI_Datatype to,
@@ -139,15 +138,15 @@ int MPI_Allgather(const void *in, int n, MPI_Datatype t, void *out, int m, MPI_D
 }
 
 int MPI_Allreduce(const void *in, void *out, int n, MPI_Datatype t, MPI_Op op, MPI_Comm c) {
-    COUNTED(ALLREDUCE, c, n *size_of(t), PMPI_Allreduce(in, out, n, t, op, c));
+    COUNTED(ALLREDUCE, c, n * size_of(t), PMPI_Allreduce(in, out, n, t, op, c));
 }
 
 int MPI_Bcast(void *a, int n, MPI_Datatype t, int root, MPI_Comm c) {
-    COUNTED(BCAST, c, n *size_of(t), PMPI_Bcast(a, n, t, root, c));
+    COUNTED(BCAST, c, n * size_of(t), PMPI_Bcast(a, n, t, root, c));
 }
 
 int MPI_Reduce(const void *in, void *out, int n, MPI_Datatype t, MPI_Op op, int root, MPI_Comm c) {
-    COUNTED(REDUCE, c, n *size_of(t), PMPI_Reduce(in, out, n, t, op, root, c));
+    COUNTED(REDUCE, c, n * size_of(t), PMPI_Reduce(in, out, n, t, op, root, c));
 }
 
 int MPI_Gather(const void *in, int n, MPI_Datatype t, void *out, int m, MPI_Datatype to, int root,
@@ -170,7 +169,7 @@ int MPI_Send(const void *a, int n, MPI_Datatype t, int to, int tag, MPI_Comm c) 
 }
 
 int MPI_Recv(void *a, int n, MPI_Datatype t, int from, int tag, MPI_Comm c, MPI_Status *st) {
-    COUNTED(RECV, MPI_COMM_NULL, n *size_of(t), PMPI_Recv(a, n, t, from, tag, c, st));
+    COUNTED(RECV, MPI_COMM_NULL, n * size_of(t), PMPI_Recv(a, n, t, from, tag, c, st));
 }
 
 int MPI_Finalize(void) {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Adds up what bench/ranks.c wrote of each rank: by phase, mean and largest seconds of the ranks outside MPI, seconds waited for
+"""Adds up what bench/mpi/ranks.c wrote of each rank: by phase, mean and largest seconds of the ranks outside MPI, seconds waited for
 others in it, seconds of moving bytes, and the bytes that a rank received.
 
-    scripts/ranks.py DIR"""
+    bench/mpi/ranks.py DIR"""
 import collections
 import csv
 import glob
