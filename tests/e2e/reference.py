@@ -110,6 +110,8 @@ def lit_share(centre, pitch, radius, obscuration):
 class Sensor:
     """A wavefront sensor; the truth sensor is one with neither registration nor noise at an infinite star."""
 
+    whole = False                       # mean gradients over whole squares, lit or not (tests/golden/whole_squares.py)
+
     def __init__(self, diameter, obscuration, airmass, nssp, direction, **key):
         self.key = key
         self.diameter, self.airmass, self.nssp = diameter, airmass, nssp
@@ -139,7 +141,7 @@ class Sensor:
         if q not in self.outlines:
             size = self.magnification * self.pitch
             if self.gradient:
-                lit = "type" in self.key
+                lit = "type" in self.key and not self.whole
                 radius, hole = (self.nssp / 2, self.hole) if lit else (math.inf, 0.)
                 parts = [outlines.outline(c, radius, hole, q) for c in self.corners]
             else:
