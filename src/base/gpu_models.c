@@ -136,6 +136,9 @@ double gpu_model_fp16_exposure(const gpu_model *g) {
     const gpu_model *r = gpu_model_reference();
     return MACHINE_FP16_EXPOSURE * (g->fp16 / r->fp16) / (g->fp64 / r->fp64);
 }
+bool gpu_model_integer_pays(const gpu_model *g) {
+    return g->int8 / 8 > 1.5 * g->fp64;
+}
 double gpu_model_fp16_solve(const gpu_model *g) {
     return gpu_model_fp16_exposure(g) * MACHINE_FP16_SOLVE / MACHINE_FP16_EXPOSURE;
 }

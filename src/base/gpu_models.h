@@ -39,6 +39,8 @@ bool gpu_model_serves(const gpu_model *g);
 double gpu_model_rate(const gpu_model *g);          /* dgemm [flop/s] */
 double gpu_model_fp16_exposure(const gpu_model *g); /* products in FP16 of it, in units of dgemm */
 double gpu_model_fp16_solve(const gpu_model *g);    /* and of W in split FP16 */
+/* Whether products of bytes, eight for one, are faster than its double precision. */
+bool gpu_model_integer_pays(const gpu_model *g);
 double gpu_model_threads(const gpu_model *g); /* threads of a CPU whose evaluations it replaces */
 double gpu_model_fp32_entries(const gpu_model *g); /* and how much faster in FP32 */
 

@@ -59,6 +59,7 @@
 #define MACHINE_DEVICE_THREADS 1100 /* threads of a CPU whose evaluations it replaces */
 #define MACHINE_FP16_EXPOSURE 11    /* products of FP16 numbers are that much faster, */
 #define MACHINE_FP16_SOLVE 6        /* also where some take three, */
+#define MACHINE_SPLIT_FACTOR 2.5    /* a factor by eight moduli, FP16 parts included */
 #define MACHINE_FP16_CHECK                                                                         \
     4                          /* exposures of a target in double precision that the check         \
                                   of a reconstructor takes (docs/performance.md) */

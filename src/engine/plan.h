@@ -41,6 +41,7 @@ typedef struct plan {
     bool mixed;          /* exposures in mixed precision are wanted */
     int moduli;          /* of a dense factor by integers (moao/integer_factor.h), 0: native; */
     int moduli_exposure; /* of products of its exposures */
+    int split_moduli;    /* the same of one that is kept in split FP16 (job/plan.h) */
     int tile;            /* size of the tiles of a compressed factor, */
     bool fp16;           /* whose columns that may be are kept in FP16; */
     int members;         /* ranks over which it is distributed, 0: each has all of it; */

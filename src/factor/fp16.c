@@ -52,13 +52,21 @@ int64_t fp16_place(int64_t m) {
     return engine_aligned((int64_t)(fp16_factor_bytes(m, &o) / sizeof(double)) + 1);
 }
 
+/* Bytes of the residues by which it is computed, where it is. */
+static size_t residues_of(const plan *p, int64_t m) {
+    return p->split_moduli > 0 ? cholesky_residues(p->be, m, p->split_moduli, 1) : 0;
+}
+
 static void bytes_of(const sys *s, bool passing, plan *p) {
     const size_t m = s->m, t = sys_fit_rows(s), v = (size_t)p->rows, w = p->width;
     const size_t h = sizeof(backend_f16), d = sizeof(double), v8 = (size_t)fp16_rows(p->rows);
     const fp16_factor_options o = fp16_factor_defaults((int64_t)m, p->rows, 0);
     const size_t n = v < SAMPLE ? v : SAMPLE, tile = (size_t)o.tile;
     const size_t place = (size_t)fp16_place((int64_t)m) * d;
-    const size_t sampling = (3 * n * m + n * (v + t) + t * w + m * (size_t)o.panel) * d + WORK;
+    const size_t sampling = (3 * n * m + n * (v + t) + t * w + m * (size_t)o.panel) * d + WORK,
+                 residues = passing ? 0 : residues_of(p, (int64_t)m),
+                 beyond =
+                     sampling > residues ? sampling : residues; /* what is made of L, or makes it */
     plan_add(p, "factor of Cmm0 in split FP16, and inverses", place + (2 * m + 2 * v8) * tile * h);
     plan_add(p, "tables of covariances of its sample", matcov_target_bytes(s, p->nlayer));
     p->least = sampling;
@@ -67,7 +75,7 @@ static void bytes_of(const sys *s, bool passing, plan *p) {
         const size_t panels = 2 * w * m * d; /* the least that it is made by */
         p->least = panels > sampling ? panels : sampling;
     } else {
-        p->least = m * m * d + sampling > place ? m * m * d + sampling - place : 0;
+        p->least = m * m * d + beyond > place ? m * m * d + beyond - place : 0;
     }
 }
 
@@ -108,8 +116,12 @@ static int64_t sampling(const split_factor *x) {
 static int64_t split_room(const factor *base, int n, int64_t kept) {
     const split_factor *x = (const split_factor *)base;
     const int64_t m = base->e->m, ground = fp16_place(m) + kept, some = sampling(x);
+    const int64_t residues =
+        x->made.moduli > 0
+            ? (int64_t)(cholesky_residues(base->e->be, m, x->made.moduli, 1) / sizeof(double)) + 1
+            : 0;
     if (x->passing == NULL)
-        return max_of(ground, engine_aligned(m * m) + some);
+        return max_of(ground, engine_aligned(m * m) + engine_aligned(max_of(some, residues)));
     return ground + max_of(some, factor_host.room(x->passing, fp16_host_targets(n), 0));
 }
 
@@ -118,6 +130,8 @@ static status split_set_workspace(factor *base, int n, double *room, int64_t kep
     x->room = room;
     x->kept = kept;
     x->made.a = room;
+    if (x->made.moduli > 0)
+        x->made.residues = (void *)(room + engine_aligned(base->e->m * base->e->m));
     return x->passing == NULL ? MOAO_OK
                               : factor_host.set_workspace(x->passing, fp16_host_targets(n),
                                                           room + fp16_place(base->e->m) + kept, 0);
@@ -134,6 +148,9 @@ static status take_memory(split_factor *x) {
         TRY(engine_array(e, (size_t)cholesky_strips(&x->made) * sizeof(int), "numbers",
                          (void **)&x->made.info));
         TRY(engine_work(e, cholesky_work(&x->made)));
+        if (x->made.moduli > 0)
+            TRY(engine_array(e, (size_t)e->m * sizeof(int32_t), "exponents",
+                             (void **)&x->made.exponent));
     }
     st = e->mat->open_target(e->cov, &x->target);
 done:
@@ -150,7 +167,7 @@ static void split_close(factor *base) {
     group_close(&x->group);
     if (x->passing != NULL)
         factor_host.close(x->passing);
-    ENGINE_RELEASE(base->e, x->work, x->made.info);
+    ENGINE_RELEASE(base->e, x->work, x->made.info, x->made.exponent);
     free(x);
 }
 
@@ -166,7 +183,10 @@ static status open_kind(engine *e, const plan *p, const double *proj, const fact
                         .sample = p->rows < SAMPLE ? p->rows : SAMPLE};
     memcpy(x->direction, e->s->targets[p->sample], sizeof x->direction);
     x->group.size = 1;
-    x->made = (cholesky){.e = e, .group = &x->group};
+    x->made = (cholesky){.e = e,
+                         .group = &x->group,
+                         .moduli = kind == &factor_fp16 ? p->split_moduli : 0,
+                         .rows = 1};
     cholesky_widths(&x->made, e->width);
     if (kind == &factor_fp16_host) {
         plan of = *p;
@@ -175,7 +195,7 @@ static status open_kind(engine *e, const plan *p, const double *proj, const fact
         TRY(factor_host.open(e, &of, proj, &x->passing));
     }
     TRY(comm_agree(e->c, take_memory(x)));
-    if (x->passing == NULL)
+    if (x->passing == NULL && x->made.moduli == 0)
         TRY(cholesky_join(&x->made, p->sharing == 1, !p->quiet));
 done:
     if (st != MOAO_OK) {

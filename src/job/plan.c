@@ -67,6 +67,7 @@ request request_init(const params *par, const sys *s, const atmos *a, const psf_
                  .product = par->compute_product,
                  .distributed = par->compute_tlr_distributed,
                  .way = -1,
+                 .split_moduli = -1,
                  .tile = (int)tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile),
                  .command = command_work_bytes(s)};
     for (int i = 0; i < a->nprofile; i++)
@@ -167,6 +168,20 @@ static int exposure_moduli(const request *q) {
     return n > 0 && n < all ? n : all;
 }
 
+/* Moduli by whose products the factor that is kept in split FP16 is computed, 0: in double
+ * precision. As long as they save time: three devices or more are faster together. Entries of L are
+ * wrong by 2^-22 in split FP16 anyway; the products' largest error is that of 1e-6 of the norms,
+ * which random operands share over the root of the inner size. */
+static int split_moduli(const request *q, const machine *m) {
+    const gpu_model *const g = m->model != NULL ? m->model : gpu_model_reference();
+    const char *word = test_choice("split");
+    const int64_t order = (int64_t)q->s->m;
+    const int nodes = m->nnode > 0 ? m->nnode : 1;
+    const bool pays = m->devices && !m->host && order >= MACHINE_VERY_LARGE &&
+                      m->nrank < 3 * nodes && gpu_model_integer_pays(g);
+    return (word != NULL ? strcmp(word, "integer") == 0 : pays) ? integer_moduli(order, 1e-6) : 0;
+}
+
 /* What a plan has of the request and the machine as they are. */
 static void begin(const request *q, const machine *m, plan *p) {
     const bool may_compress = q->ranks.tile > 0;
@@ -193,6 +208,7 @@ static void begin(const request *q, const machine *m, plan *p) {
                               ? integer_moduli((int64_t)q->s->m, 0)
                               : 0,
                 .moduli_exposure = exposure_moduli(q),
+                .split_moduli = q->split_moduli >= 0 ? q->split_moduli : split_moduli(q, m),
                 .mixed = request_mixed(q, m->devices && !m->host),
                 .fp16 = fp16_columns(q, m->devices && !m->host),
                 .compressed = may_compress ? q->ranks.bytes : 0};
@@ -424,7 +440,8 @@ static void estimate(const request *q, const machine *k, plan *p) {
     /* the rank with the most targets, over the mean */
     const double uneven = ceil_div(p->chunk, ngroup) * (double)ngroup / p->chunk;
     const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
-    p->time.tor = factors * m * m * m / 3 * flop + 0.5 * m * m * value;
+    p->time.tor = factors * m * m * m / 3 * flop / (plan_split(p) > 0 ? MACHINE_SPLIT_FACTOR : 1) +
+                  0.5 * m * m * value;
     const bool fp16 = p->pair->product->fp16;
     const projection of = projection_of(p, s);
     const double entry = fp16 ? value / gpu_model_fp32_entries(g) : value;
@@ -458,8 +475,8 @@ static void estimate(const request *q, const machine *k, plan *p) {
 static int factors(const machine *m, const plan *p) {
     return p->pair->factor->compressed && !p->pair->factor->on_host
                ? tlr_group_factors(m->host, m->sharing <= 1, m->nrank, m->nnode)
-           : m->sharing > 1 || p->pair->factor->on_host ? m->nrank
-                                                        : m->nnode;
+           : m->sharing > 1 || p->pair->factor->on_host || plan_by_integers(p) ? m->nrank
+                                                                               : m->nnode;
 }
 
 /* --- plans */

@@ -30,7 +30,8 @@ typedef struct { /* what is asked for; borrowed */
     int nlayer, nexposure; /* most of any profile, of any reconstructor */
     size_t points;         /* of the pupil, for the residual phase */
     size_t psf, tables, target_tables, command, image;
-    int tile; /* size of the tiles of a compressed factor */
+    int tile;         /* size of the tiles of a compressed factor */
+    int split_moduli; /* of a factor in split FP16 (plan.h), as a run began; -1: to be chosen */
     /* whether these are expected to save the time of compute.auto_saves: */
     bool toeplitz_pays;   /* products by transforms on one rank of a CPU, */
     bool mixed_pays;      /* products in FP16 on a GPU */
@@ -80,6 +81,14 @@ status plan_check_named(const request *q, const plan *p);
 status plan_check_host(const plan *p, const machine *m);
 /* Local. Bytes of the host's memory that a rank takes in all. */
 size_t plan_rank_memory(const plan *p);
+/* Local. Moduli of the factor that is kept in split FP16, 0: it is computed in double precision, or
+ * is another one; whether any factor is computed by integers, each device by itself. */
+static inline int plan_split(const plan *p) {
+    return p->pair->factor == &factor_fp16 ? p->split_moduli : 0;
+}
+static inline bool plan_by_integers(const plan *p) {
+    return p->moduli > 0 || plan_split(p) > 0;
+}
 
 /* Local. Threads that are worth while for a rank of a case, at most `cores`: in small cases
  * starting and joining them takes longer than they save, unless a single target leaves cores idle.

@@ -54,7 +54,15 @@ static void warn_resume(const run *r) {
 }
 
 /* What the first run decides for those that resume it. */
-enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_DISTRIBUTED, FACT_FORMAT, FACTS };
+enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_DISTRIBUTED, FACT_FORMAT, FACT_SPLIT, FACTS };
+
+/* How a factor in split FP16 is computed, whatever the number of ranks; runs of before there were
+ * two ways have no such fact. */
+static status reuse_split(run *r, long *moduli) {
+    if (store_get_fact(r->st, "ranks", 0) > 0)
+        *moduli = store_get_fact(r->st, "split_moduli", 0);
+    return store_set_fact(r->st, "split_moduli", *moduli);
+}
 
 /* A run that goes on computes in double precision as it did before. */
 static status check_double(const run *r) {
@@ -160,6 +168,7 @@ static status open_store(run *r, long fact[FACTS]) {
     TRY(check_double(r));
     TRY(reuse_way(r, &fact[FACT_WAY]));
     TRY(reuse_compressed(r, &fact[FACT_DISTRIBUTED]));
+    TRY(reuse_split(r, &fact[FACT_SPLIT]));
     TRY(reuse_fact(r, "chunk", &fact[FACT_CHUNK]));
     TRY(reuse_fact(r, "threads", &fact[FACT_THREADS]));
     TRY(store_set_fact(r->st, "ranks", r->c->size));
@@ -276,8 +285,9 @@ status run_prepare_plan(run *r, comm *c) {
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
         goto done;
-    long fact[FACTS] = {r->pl->chunk, c->threads, r->pl->way, par->compute_tlr_distributed,
-                        linop_number(chosen)};
+    long fact[FACTS] = {r->pl->chunk,         c->threads,
+                        r->pl->way,           par->compute_tlr_distributed,
+                        linop_number(chosen), plan_split(r->pl)};
     if (is_root(r))
         st = open_store(r, fact);
     TRY(comm_agree(c, st));
@@ -289,11 +299,12 @@ status run_prepare_plan(run *r, comm *c) {
     comm_set_threads(c, (int)fact[FACT_THREADS]);
     const bool other = fact[FACT_DISTRIBUTED] != (long)r->req.distributed;
     r->req.distributed = fact[FACT_DISTRIBUTED] != 0;
+    r->req.split_moduli = (int)fact[FACT_SPLIT];
     TRY(keep_format(r, c, linop_numbered(fact[FACT_FORMAT])));
     if (other || linop_numbered(fact[FACT_FORMAT]) != chosen)
         TRY(comm_agree(c, request_predict(&r->req, r->mach.devices && !r->mach.host)));
     if (other || fact[FACT_CHUNK] != r->pl->chunk || r->req.way != (int)r->pl->way ||
-        linop_numbered(fact[FACT_FORMAT]) != chosen)
+        r->req.split_moduli != plan_split(r->pl) || linop_numbered(fact[FACT_FORMAT]) != chosen)
         TRY(make_plan(r, (int)fact[FACT_CHUNK]));
     st = check_named(r);
 done:
@@ -470,6 +481,9 @@ void run_announce(const run *r) {
             "the factor of Cmm is computed by integers: %d moduli, each device by itself; "
             "exposures by %d",
             r->pl->moduli, r->pl->moduli_exposure);
+    if (plan_split(r->pl) > 0)
+        progress_note("the factor of Cmm is computed by integers: %d moduli, each device by itself",
+                      plan_split(r->pl));
     if (r->pl->pair->factor == &factor_tlr_host)
         progress_note("it is kept in the host's memory and streamed to the device");
     if (r->pl->pair->factor == &factor_host)

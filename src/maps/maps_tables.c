@@ -164,6 +164,9 @@ static void write_facts(fitsout *o, const maps_data *m) {
     if (pair != NULL && store_get_fact(m->st, "moduli_exposure", 0) > 0)
         fitsout_integer(o, "CMODULI", store_get_fact(m->st, "moduli_exposure", 0),
                         "moduli of products of exposures by integers");
+    if (pair != NULL && pair->factor->split)
+        fitsout_integer(o, "NMODULI", store_get_fact(m->st, "split_moduli", 0),
+                        "of the FP16 factor by integers; 0: by FP64");
     write_precision(o, m);
     write_compression(o, m);
     write_sampling(o, m);

@@ -123,12 +123,19 @@ class Mixed(unittest.TestCase):
         self.assertEqual((told["exposures_sampled"], told["exposures_mixed"]), (2, 3))
         self.assertNotIn("others_over_tolerance_at_most", told)  # none was drawn at random
 
-    def test_factor_in_the_host_memory(self):
-        """A device that holds the factor in halves only: the same but for rounding."""
-        other = Run(CASE, *MIXED, TWO, env={**RESIDENT, "MOAO_TEST_OPERATOR": "fp16_host"})
-        for name in filter(checked, self.mixed.quantities()):
-            self.assertLess(np.abs(other.quantity(name) - self.mixed.quantity(name)[OF_TWO]).max(), 2e-5, name)
-            self.assertLess(np.abs(other.quantity(name)[1] - self.double.quantity(name)[EDGE]).max(), ROUNDING, name)
+    def test_how_the_factor_is_computed(self):
+        """In the host's memory, or by integers, as at full scale: the same but for rounding in FP16. The sampled target is of
+        double precision whatever the factor."""
+        for way, moduli in ({"MOAO_TEST_OPERATOR": "fp16_host"}, 0), ({"MOAO_TEST_SPLIT": "integer"}, 7):
+            other = Run(CASE, *MIXED, TWO, env={**RESIDENT, **way})
+            for name in filter(checked, self.mixed.quantities()):
+                gap = np.abs(other.quantity(name) - self.mixed.quantity(name)[OF_TWO])
+                self.assertLess(gap.max(), 2e-5, name)
+                self.assertEqual(gap[0].max() > 0, moduli > 0, name)
+                self.assertLess(np.abs(other.quantity(name)[1] - self.double.quantity(name)[EDGE]).max(), ROUNDING, name)
+            self.assertEqual(fits.getheader(other.path("maps.fits"))["NMODULI"], moduli)
+            text = other.process.stdout + other.process.stderr
+            self.assertEqual(text.count("computed by integers: 7 moduli"), int(moduli > 0), text)
 
     def test_results_do_not_depend_on_ranks_or_chunks(self):
         """Bit for bit, though the chunk with the sampled target, the last one, then comes first."""
@@ -150,15 +157,17 @@ class Mixed(unittest.TestCase):
             self.assertLess(np.abs(other.quantity(name) - self.double.quantity(name)[OF_TWO]).max(), 1e-4)
 
     def test_stop_and_resume(self):
-        """The maps of an interrupted run equal those of a whole one, and so does what is told."""
+        """The maps of an interrupted run equal those of a whole one, and so does what is told. Its factor by integers stays
+        such, where the run that goes on would choose another one."""
+        begun = {**RESIDENT, "MOAO_TEST_SPLIT": "integer"}
         folder = tempfile.mkdtemp(prefix="moao-mixed-")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         case = moao_test.write_case(os.path.join(folder, "case.yaml"), moao_test.QUICK_CASE)
         out = {n: os.path.join(folder, n) for n in ("whole", "stopped")}
         options = [*MIXED, "compute.mixed_tolerance=1e-5", "targets={list: [[0, 0], [10, 5], [-30, -15]]}"]
-        whole = moao_test.Run(case, "-o", out["whole"], *options, env=RESIDENT, cwd=folder)
+        whole = moao_test.Run(case, "-o", out["whole"], *options, env=begun, cwd=folder)
         self.assertEqual(whole.wait(120), 0, whole.text)
-        run = moao_test.Run(case, "-o", out["stopped"], *options, env=RESIDENT, cwd=folder)
+        run = moao_test.Run(case, "-o", out["stopped"], *options, env=begun, cwd=folder)
         moao_test.wait_for_parts(run, out["stopped"], 8)
         run.process.send_signal(signal.SIGUSR1)
         self.assertEqual(run.wait(60), 3, run.text)
@@ -171,6 +180,7 @@ class Mixed(unittest.TestCase):
         for n in out:
             with fits.open(os.path.join(out[n], "maps.fits")) as f:
                 tables.append((list(f["EXPOSURES"].data["PRECISN"]), f["EXPOSURES"].data["MIXDIFF"].tobytes()))
+                self.assertGreater(f[0].header["NMODULI"], 0)
         self.assertEqual(*tables)
         self.assertEqual(set(tables[0][0]), {"mixed", "double"})
 
