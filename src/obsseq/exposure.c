@@ -319,10 +319,13 @@ done:
  * way, so that the device never waits for the host. */
 static status expose_targets(obsseq *o, linop *op, obsexposure *ex, int k0, int k1, results *r) {
     const int pass = op->together ? k1 - k0 : 1;
-    int last = -1; /* whose results are to be fetched */
+    const bool shared = op->x->group != NULL; /* by the devices of the group, one by one */
+    int last = -1;                            /* whose results are to be fetched */
     status st = op->factor->collective ? residual_pass(&o->t, &o->phase, op, k0, pass) : MOAO_OK;
     for (int k = k0; k < k1 && st == MOAO_OK; k++) {
-        if (!op->factor->collective && (k - k0) % pass == 0)
+        if (shared)
+            TRY(residual_together(&o->t, &o->phase, op, k, tor_direction(&o->t, k)));
+        else if (!op->factor->collective && (k - k0) % pass == 0)
             TRY(residual_pass(&o->t, &o->phase, op, k, pass));
         st = start_psf(o, op, k);
         if (st == MOAO_OK && last >= 0)
@@ -351,6 +354,11 @@ double obsseq_difference(const result_block *b, const double *x, const double *y
     return most;
 }
 
+/* In the group that samples, where one does: the worst status of its members. */
+static status agree_on(const linop *op, status st) {
+    return op->x->group != NULL ? group_agree(op->x->group, st) : st;
+}
+
 /* Targets k0 .. k1 of this rank with the reference; one by one where each needs a W of its own. */
 static status expose_exactly(obsseq *o, const profile *p, obsexposure *ex, int k0, int k1,
                              results *r) {
@@ -361,11 +369,47 @@ static status expose_exactly(obsseq *o, const profile *p, obsexposure *ex, int k
         return expose_targets(o, op, ex, k0, k1, r);
     }
     for (int k = k0; k < k1; k++) {
-        TRY(linop_sharpen(op, o->t.shared ? 0 : o->t.ch.mine + k, tor_direction(&o->t, k)));
-        TRY(prepare(o, op, p, ex));
+        TRY(agree_on(
+            op, linop_sharpen(op, o->t.shared ? 0 : o->t.ch.mine + k, tor_direction(&o->t, k))));
+        TRY(agree_on(op, prepare(o, op, p, ex)));
         TRY(expose_targets(o, op, ex, k, k + 1, r));
     }
 done:
+    return st;
+}
+
+/* What the others of the group do while one of them is in expose_exactly with the target of number
+ * `edge`. */
+static status help_sample(obsseq *o, const profile *p) {
+    engine *e = &o->t.e;
+    linop *op = o->t.op->reference;
+    const double *dir = e->s->targets[o->edge];
+    status st;
+    TRY(agree_on(op, linop_sharpen(op, o->edge, dir)));
+    st = engine_load(e, p);
+    TRY(agree_on(op, st == MOAO_OK ? linop_load(op, p) : st));
+    st = residual_together(&o->t, &o->phase, op, -1, dir);
+done:
+    return st;
+}
+
+/* Collective in the group, if there is one. The sampled target, this rank's k-th or (k < 0)
+ * another's, with the reference; st: what became of this rank's other targets. */
+static status sample_target(obsseq *o, const profile *p, obsexposure *ex, int k, results *r,
+                            status st) {
+    device_group *g = &o->group;
+    if (g->size == 1)
+        return st == MOAO_OK && k >= 0 ? expose_exactly(o, p, ex, k, k + 1, r) : st;
+    product *x = o->t.op->reference->x;
+    int64_t sampler = k >= 0 ? g->rank + 1 : 0;
+    const status worst = group_agree(g, st);
+    group_largest(g, &sampler, 1);
+    if (worst != MOAO_OK || sampler == 0)
+        return st != MOAO_OK ? st : worst;
+    x->group = g;
+    x->sampler = (int)sampler - 1;
+    st = k >= 0 ? expose_exactly(o, p, ex, k, k + 1, r) : help_sample(o, p);
+    x->group = NULL;
     return st;
 }
 
@@ -383,32 +427,35 @@ done:
     return st;
 }
 
-/* This rank's targets with an operator that is not exact; the sampled one, if it is here, with its
- * reference after that. found: the largest difference of results, -1 without a sample; seconds that
- * the sample took; root mean square and largest error of an entry of T (product_kind.check), -1. */
+/* This rank's targets with an operator that is not exact; the sampled one with its reference after
+ * that, by the devices of the group or, where there is none, by this rank if it has it. found: the
+ * largest difference of results, -1 without a sample; seconds that the sample took; root mean
+ * square and largest error of an entry of T (product_kind.check), -1. */
 static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, bool sample,
                               const result_block *b, double found[4], results *r) {
     linop *op = o->t.op;
     const int k = o->edge - o->t.ch.mine;
-    double *before = NULL;
+    const bool mine = sample && k >= 0 && k < o->t.ch.nmine;
+    double *before = NULL, from = 0;
     status st;
     found[0] = found[2] = found[3] = -1;
     found[1] = 0;
-    sample = sample && k >= 0 && k < o->t.ch.nmine;
     TRY(prepare(o, op, p, ex));
-    if (sample && op->product->check != NULL)
+    if (mine && op->product->check != NULL)
         TRY(op->product->check(op->x, (uint64_t)o->edge, &found[2], &found[3]));
     TRY(expose_targets(o, op, ex, 0, o->t.ch.nmine, r));
-    if (!sample)
-        goto done;
-    const double *mine = r->scalars + (size_t)k * r->ns;
-    TRY(ALLOC(before, r->ns, "results of a target"));
-    memcpy(before, mine, r->ns * sizeof *before);
-    const double from = report_now();
-    TRY(expose_exactly(o, p, ex, k, k + 1, r));
-    found[0] = obsseq_difference(b, mine, before);
-    found[1] = report_now() - from;
+    if (mine) {
+        TRY(ALLOC(before, r->ns, "results of a target"));
+        memcpy(before, r->scalars + (size_t)k * r->ns, r->ns * sizeof *before);
+    }
+    from = report_now();
 done:
+    if (sample)
+        st = sample_target(o, p, ex, mine ? k : -1, r, st);
+    if (st == MOAO_OK && mine) {
+        found[0] = obsseq_difference(b, r->scalars + (size_t)k * r->ns, before);
+        found[1] = report_now() - from;
+    }
     free(before);
     return st;
 }

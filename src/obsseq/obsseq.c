@@ -51,6 +51,19 @@ done:
     return st;
 }
 
+/* Collective. Devices that sample a target together, where the sampled W comes from a factor that
+ * each has in split FP16. */
+static status open_group(obsseq *o) {
+    const tor *t = &o->t;
+    const linop *of = t->op->reference;
+    const bool may = of != NULL && of->product->sharpen != NULL && of->factor->split &&
+                     t->e.c->size > 1 && residual_may_share(t);
+    o->group.size = 1;
+    return may ? group_open(t->e.c, t->e.be, t->e.ctx, t->plan->sharing == 1, false, sizeof(double),
+                            &o->group)
+               : MOAO_OK;
+}
+
 status obsseq_open(psf *ps, mirror_budget *mirror, double tolerance, obsseq *o, int *chunk) {
     const comm *c = o->t.e.c;
     int64_t beside = 0;
@@ -64,6 +77,7 @@ status obsseq_open(psf *ps, mirror_budget *mirror, double tolerance, obsseq *o, 
     TRY(comm_agree(c, take_imager(o)));
     TRY(comm_agree(c, phase_open(&o->t, ps, &o->phase, &beside)));
     TRY(comm_agree(c, budget_open(&o->t, ps, mirror, &o->budget)));
+    TRY(open_group(o));
     st = tor_take(&o->t, beside, chunk);
 done:
     return st;
@@ -78,6 +92,7 @@ void obsseq_close(obsseq *o) {
             o->img->close(o->imager);
         e->be->release_host(e->ctx, o->host_sum);
         e->be->release_host(e->ctx, o->host_pairwise);
+        group_close(&o->group);
         phase_close(&o->t, &o->phase);
         budget_close(&o->t, &o->budget);
         ENGINE_RELEASE(e, o->sum, o->mtt, o->truth, o->pairwise, o->pair_sums, o->logs);

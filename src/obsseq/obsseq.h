@@ -36,6 +36,7 @@ typedef struct {
     double *kept[PSF_SLOTS]; /* pinned: sums and logs, of the target in a slot */
     double psf_seconds;      /* of an exposure, where PSFs are made at once */
     probe *look;             /* what the current exposure is checked by; NULL: nothing */
+    device_group group;      /* whose devices sample a target together */
 } obsseq;
 
 typedef struct {  /* what an exposure has in common for all targets and chunks; zeroed: not made yet

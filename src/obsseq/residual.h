@@ -14,6 +14,13 @@
  * share where these pass one by one. Collective where ranks work in lockstep. */
 status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int n);
 
+/* Collective in op->x->group, which forms the reference's Y of one target and has its W. The
+ * sampler: residual_pass of its k-th target, whose bits are those of one device alone; the others
+ * (k < 0): their part of it, of a target in direction dir [rad]. Local: whether it can be, for one
+ * target at a time (its panels pass through t->ctm). */
+status residual_together(tor *t, const phase_term *ph, linop *op, int k, const double dir[2]);
+bool residual_may_share(const tor *t);
+
 /* c (ni x nrow, leading dimension ni) = rows i0 .. i0 + ni of P Ctt P', of all of it or, where
  * ranks work in lockstep, of this rank's share of it (residual_rows). Local. */
 void residual_rows(const tor *t, int *i0, int *ni);

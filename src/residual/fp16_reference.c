@@ -3,11 +3,16 @@
  *
  * That W comes from the factor in FP16 too, by steps with a residual in double precision, R = B0
  * - W Cmm0 with Cmm0 made anew: each shrinks R a thousand times or so, so that one step is enough
- * as a rule. What the factor in FP16 is like decides nothing about where it ends. */
+ * as a rule. What the factor in FP16 is like decides nothing about where it ends.
+ *
+ * Where devices sample together, they take turns at the columns of R, and have W from the sampler.
+ * Columns are the same whoever computes them, and the sampler adds up their norms in their order:
+ * the bits are those of one device alone. */
 #include "residual/fp16_internal.h"
 #include "residual/fp64_panels.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* |R| / |B0| that is enough: products with W as it is feel its errors in second order (2e-4 changes
@@ -53,15 +58,105 @@ done:
     return st;
 }
 
+/* --- together */
+
+/* What the sampler says next: R is to be computed; W is exact; it cannot be. The others listen with
+ * 0. */
+enum { COLUMNS = 1, EXACT, FAILED };
+
+static int64_t hear(const fp16 *x, int64_t word) {
+    if (x->exact.base.group != NULL)
+        group_largest(x->exact.base.group, &word, 1);
+    return word;
+}
+
+/* W of the sampler on all devices. */
+static status send_w(const fp16 *x) {
+    device_group *g = x->exact.base.group;
+    return g == NULL ? MOAO_OK
+                     : group_send(g, x->exact.w, (size_t)(x->v * x->base.e->m) * sizeof(double),
+                                  x->exact.base.sampler);
+}
+
+/* The others may wait for columns of this rank. */
+static status or_abort(const fp16 *x, status st) {
+    if (st != MOAO_OK && x->exact.base.group != NULL && status_message()[0] != '\0')
+        comm_abort(x->base.e->c);
+    return st;
+}
+
+/* Panels [from, end) of R from their owners, to all. */
+static status send_columns(const fp16 *x, int64_t from, int64_t end) {
+    const product *base = &x->exact.base;
+    const engine *e = x->base.e;
+    status st = MOAO_OK;
+    for (int64_t p = from; p < end && base->group != NULL && st == MOAO_OK; p++) {
+        const int64_t j = p * e->width, n = engine_width(e, j, e->m);
+        st = group_send(base->group, x->b32 + j * x->v, (size_t)(x->v * n) * sizeof(float),
+                        product_owner(base, p));
+    }
+    return st;
+}
+
+/* R in b32, or where the factor takes it, and sums of |R|^2 and |B0|^2. Norms are exchanged as
+ * bits: those of numbers that are not negative are ordered as the numbers. */
+static status columns_of_it(fp16 *x, double sum[2]) {
+    const product *base = &x->exact.base;
+    const engine *e = x->base.e;
+    const int64_t count = (e->m + e->width - 1) / e->width;
+    const int size = base->group != NULL ? base->group->size : 1;
+    int64_t *bits = NULL;
+    double norms[2];
+    status st;
+    TRY(ALLOC(bits, 2 * (size_t)count, "norms of columns"));
+    for (int64_t p = 0; p < count; p++) {
+        if (base->group == NULL || product_owner(base, p) == base->group->rank) {
+            const int64_t j = p * e->width;
+            norms[0] = norms[1] = 0;
+            TRY(residual(x, j, engine_width(e, j, e->m), true, norms));
+            for (int i = 0; i < 2; i++)
+                norms[i] = fabs(norms[i]); /* the sign of a NaN */
+            memcpy(bits + 2 * p, norms, sizeof norms);
+        }
+        if ((p + 1) % size == 0 || p + 1 == count)
+            TRY(send_columns(x, p - p % size, p + 1));
+    }
+    if (base->group != NULL)
+        group_largest(base->group, bits, 2 * count);
+    for (int64_t p = 0; p < count; p++) {
+        memcpy(norms, bits + 2 * p, sizeof norms);
+        sum[0] += norms[0];
+        sum[1] += norms[1];
+    }
+done:
+    free(bits);
+    return or_abort(x, st);
+}
+
+/* What the others than the sampler do while it settles. *exact: they have that W. */
+static status help(fp16 *x, bool *exact) {
+    double sum[2] = {0, 0};
+    int64_t word;
+    status st = MOAO_OK;
+    while ((word = hear(x, 0)) != FAILED && !*exact) {
+        TRY(send_w(x));
+        *exact = word == EXACT;
+        if (*exact)
+            break;
+        TRY(columns_of_it(x, sum));
+    }
+done:
+    return or_abort(x, st);
+}
+
 /* |R| / |B0|, and R in b32, or where the factor takes it. */
 static status all_of_it(fp16 *x, double *rho) {
     const engine *e = x->base.e;
     double sum[2] = {0, 0};
-    status st = MOAO_OK;
-    for (int64_t j = 0, n; j < e->m; j += n) {
-        n = engine_width(e, j, e->m);
-        TRY(residual(x, j, n, true, sum));
-    }
+    status st;
+    hear(x, COLUMNS);
+    TRY(or_abort(x, send_w(x)));
+    TRY(columns_of_it(x, sum));
     *rho = sum[1] > 0 ? sqrt(sum[0] / sum[1]) : 0;
     e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(x->v * e->m) * (double)(e->m + e->t);
 done:
@@ -175,19 +270,27 @@ done:
 static status sharpen(product *base, int target, const double dir[2]) {
     fp16 *x = ((fp16_exact *)base)->of;
     engine *e = base->e;
-    bool begun;
-    status st;
-    if (x->exact.target == target)
-        return MOAO_OK;
+    const bool samples = product_samples(base), known = samples && x->exact.target == target;
+    bool begun, exact = samples;
+    status st = MOAO_OK;
+    if (known)
+        goto done;
     report_phase("exposure: W of the sampled target");
     x->exact.target = -1;
     TRY(engine_load(e, x->tor));
     TRY(e->mat->aim(x->target, dir, false));
     begun = x->exact.solved && memcmp(dir, x->exact.dir, sizeof x->exact.dir) == 0;
     x->exact.solved = false;
-    TRY(settle(x, begun));
-    x->exact.target = target;
+    if (samples)
+        TRY(settle(x, begun));
 done:
+    if (!samples) {
+        st = st == MOAO_OK ? help(x, &exact) : or_abort(x, st);
+    } else if (base->group != NULL) {
+        hear(x, st == MOAO_OK ? EXACT : FAILED);
+        st = st == MOAO_OK ? or_abort(x, send_w(x)) : st;
+    }
+    x->exact.target = st == MOAO_OK && exact ? target : -1;
     return st;
 }
 

@@ -13,6 +13,7 @@
 #ifndef MOAO_PRODUCT_H
 #define MOAO_PRODUCT_H
 
+#include "engine/group.h"
 #include "factor/factor.h"
 
 typedef struct product product;
@@ -101,7 +102,8 @@ typedef struct product_kind {
     status (*tighten)(product *x, double excess, linop_step from, linop_step *again);
 
     /* NULL, or of a reference with a W of its own: of a target, in direction dir [rad]; loads the
-     * reconstructor's conditions. Its passes take that W, which exact_rows has. */
+     * reconstructor's conditions. Its passes take that W, which exact_rows has. With x->group
+     * collective in it: all of its devices have that W, unless the sampler fails. */
     status (*sharpen)(product *x, int target, const double dir[2]);
     wrows (*exact_rows)(product *x, int slot);
 } product_kind;
@@ -109,11 +111,22 @@ typedef struct product_kind {
 struct product { /* the first member of each kind's own struct */
     const product_kind *kind;
     engine *e;
-    factor *f;          /* that W comes from */
-    product *reference; /* of one that is not exact: closed with it */
+    factor *f;           /* that W comes from */
+    product *reference;  /* of one that is not exact: closed with it */
+    device_group *group; /* NULL, or whose devices sample a target together, */
+    int sampler;         /* for this member of it */
     double *solve_in; /* own_w: NULL, or where W of one target is solved for, rows x m; else that is
                          in its place */
 };
+
+/* Whether this rank computes all of a pass, or the part of one that it samples alone. */
+static inline bool product_samples(const product *x) {
+    return x->group == NULL || x->group->rank == x->sampler;
+}
+/* Which one in turn of the group's members has item i of a pass, from the sampler on. */
+static inline int product_owner(const product *x, int64_t i) {
+    return x->group == NULL ? 0 : (int)((x->sampler + i) % x->group->size);
+}
 
 extern const product_kind product_stored;     /* T in the other triangle of a dense factor */
 extern const product_kind product_integer;    /* T as residues, with a dense factor by integers */

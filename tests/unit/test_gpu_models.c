@@ -61,6 +61,9 @@ static void test_table(void **state) {
         assert_true(g->multiprocessors > 0 && g->l2 > 0);
         assert_int_equal(gpu_model_serves(g), g->major >= 8);
     }
+    assert_true(gpu_model_integer_pays(gpu_model_find("H200")));
+    assert_true(gpu_model_integer_pays(gpu_model_find("RTX 4090")));
+    assert_false(gpu_model_integer_pays(gpu_model_find("Tesla V100")));
     assert_int_equal(gpu_model_shared(gpu_model_find("A100 80GB")), 166912);
     assert_int_equal(gpu_model_shared(gpu_model_find("RTX 3090")), 101376);
     assert_int_equal(gpu_model_shared(gpu_model_find("RTX 4090")), 101376);
