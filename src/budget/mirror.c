@@ -15,6 +15,7 @@
 #include <math.h>
 #include <omp.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,8 +126,9 @@ typedef struct mirror_work {
     double *mean; /* [v] of the influence functions */
     double *sums; /* [n ndir] what fitting leaves, [n] fitting and aliasing */
     pthread_t thread;
-    bool started;
-    status st;
+    sem_t shaped; /* G is there, or will not be */
+    bool started, waited, done;
+    status shape_st, st;
     char message[512];
 } mirror_work;
 
@@ -134,7 +136,11 @@ enum { LATER = 10 }; /* added to the thread's nice value: who feeds a device com
 
 static status do_work(mirror_work *k) {
     const mirror_budget *b = k->b;
-    status st;
+    status st = mirror_shapes(k->p, sys_commands(k->s), k->mean, b->influence);
+    k->shape_st = st;
+    sem_post(&k->shaped);
+    if (st != MOAO_OK)
+        return st;
     TRY(fitting_variance(&k->c, k->s, k->p, b->n, b->L0, k->sums));
     if (!k->s->fit.phase)
         st = add_uncorrected(&k->c, k->s, k->p, k->dplus, b, k->mean, k->sums + b->n * b->ndir);
@@ -157,6 +163,7 @@ static void free_work(mirror_work *k) {
         return;
     if (k->started)
         pthread_join(k->thread, NULL);
+    sem_destroy(&k->shaped);
     free(k->mean);
     free(k->sums);
     free(k);
@@ -169,12 +176,12 @@ static status begin_of_phase(const comm *c, const sys *s, psf *p, const double *
     status st;
     TRY(ALLOC(k, 1, "error budget"));
     *k = (mirror_work){.c = *c, .s = s, .p = p, .dplus = dplus, .b = b};
+    sem_init(&k->shaped, 0, 0);
     b->work = k;
     TRY(ALLOC(k->sums, n * (size_t)b->ndir + n, "variances"));
     TRY(ALLOC(k->mean, v, "influence functions"));
     TRY(ALLOC(b->influence, v * v, "shapes of the mirror"));
     psf_aim(p, (double[2]){0, 0});
-    st = mirror_shapes(p, (int)v, k->mean, b->influence);
 done:
     return st;
 }
@@ -224,17 +231,38 @@ status mirror_budget_init(const comm *c, const sys *s, psf *p, const double *dpl
     return begin(c, s, p, dplus, a, false, b);
 }
 
+/* Waits for the thread, or computes where there is none. */
+static void finish(mirror_work *k) {
+    if (k->done)
+        return;
+    if (!k->started)
+        k->st = do_work(k);
+    else if (pthread_join(k->thread, NULL) == 0 && k->st != MOAO_OK)
+        status_adopt(k->message);
+    k->started = false;
+    k->done = true;
+}
+
+status mirror_budget_shapes(const mirror_budget *b) {
+    mirror_work *k = b->work;
+    if (k == NULL)
+        return MOAO_OK;
+    if (!k->started)
+        finish(k);
+    while (!k->waited)
+        k->waited = sem_wait(&k->shaped) == 0; /* a signal interrupts it */
+    if (k->shape_st != MOAO_OK)
+        finish(k);
+    return k->shape_st;
+}
+
 status mirror_budget_end(const comm *c, mirror_budget *b) {
     mirror_work *k = b->work;
     const size_t n = (size_t)b->n, all = n * (size_t)b->ndir;
     status st = MOAO_OK;
     if (k == NULL)
         return st;
-    if (!k->started)
-        k->st = do_work(k);
-    else if (pthread_join(k->thread, NULL) == 0 && k->st != MOAO_OK)
-        status_adopt(k->message);
-    k->started = false;
+    finish(k);
     TRY(comm_agree(c, k->st));
     comm_sum(c, k->sums, all + n);
     for (size_t i = 0; i < all; i++)

@@ -32,9 +32,9 @@ typedef struct {
  * on {0}. */
 status mirror_budget_init(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
                           mirror_budget *b);
-/* The same in two steps, for runs on devices: begin computes the influence functions' G and starts
- * a thread for the rest (seconds of all cores at 84 subapertures, at a lower priority); end waits
- * for it and has the sums over the ranks. Both are collective; end again does nothing. Between them
+/* The same in two steps, for runs on devices: begin starts a thread (seconds of all cores at 84
+ * subapertures, at a lower priority), which computes G first; end waits for it and has the sums
+ * over the ranks. Both are collective; end again does nothing. Between them
  * s, p, dplus and a are in use; this rank must not plan Fourier transforms, and products of BLAS on
  * the host may be computed by one thread. The bits are those of mirror_budget_init. begin does it
  * all where a run aims p or computes on the host: mirrors at altitudes, behind a common mirror, of
@@ -42,6 +42,8 @@ status mirror_budget_init(const comm *c, const sys *s, psf *p, const double *dpl
 status mirror_budget_begin(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
                            mirror_budget *b);
 status mirror_budget_end(const comm *c, mirror_budget *b);
+/* Local. Waits for `influence` after begin. */
+status mirror_budget_shapes(const mirror_budget *b);
 void mirror_budget_free(mirror_budget *b);
 
 /* Local, after init or end. Variances of a target under a profile of the run [m^2]; of generalised

@@ -308,6 +308,7 @@ static status write_results(run *r) {
 
 static status run_stages(run *r, comm *c) {
     status st;
+    report_phase("setup: parameters");
     TRY(setup_init(c, r->cl, &r->u));
     r->dir = r->cl->dir != NULL ? r->cl->dir : r->u.par->output_directory;
     TRY(params_check_directory("moao run: -o", r->dir));
@@ -315,6 +316,7 @@ static status run_stages(run *r, comm *c) {
     TRY(comm_agree(c, run_nodes_init(r)));
     if (r->u.sampled)
         TRY(setup_psf(c, &r->u)); /* the store has to know what is kept of a node */
+    report_phase("setup: devices, plan");
     TRY(run_prepare_plan(r, c));
     progress_init(is_root(r) && !r->cl->quiet, seconds_left(r, maps_seconds(r)));
     const stop_progress watched = {seconds_to_checkpoint, describe_done, r};
@@ -326,11 +328,13 @@ static status run_stages(run *r, comm *c) {
     }
     TRY(stop_if_asked(r));
     TRY(run_restore_gain(r));
+    report_phase("setup: warnings");
     if (is_root(r)) {
         run_announce(r);
         st = setup_warn(&r->u);
     }
     TRY(comm_agree(c, st));
+    report_phase("setup: plans of PSFs");
     if (r->u.ps == NULL)
         TRY(setup_psf(c, &r->u));
     TRY(run_prepare_stages(r));

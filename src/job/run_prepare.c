@@ -339,7 +339,9 @@ static status try_executor(run *r) {
     const command_matrix proj = run_command(r, r->dplus);
     int chunk;
     status st;
+    report_phase("setup: executor, factor");
     TRY(tor_open(r->c, &r->u.s, &r->rep, r->pl, &proj, &r->seq.t));
+    report_phase("setup: executor, images");
     TRY(obsseq_open(r->u.ps, r->u.o.budget ? &r->mirror : NULL, r->u.par->compute_mixed_tolerance,
                     &r->seq, &chunk));
     if (chunk < r->chunk && is_root(r))
@@ -354,7 +356,6 @@ done:
 
 status run_open_executor(run *r) {
     const double from = report_now();
-    report_phase("setup: executor");
     status st = try_executor(r);
     if (st != MOAO_OK) {
         TRY(run_without_devices(r, st));

@@ -200,8 +200,9 @@ status budget_open(tor *t, psf *ps, mirror_budget *mirror, budget_term *b) {
     if (t->t.group_size > 1)
         TRY(ALLOC(b->full, (size_t)(v * e->width), "rows of a group's target"));
     TRY(send_points(t, b));
-    TRY(send_shape(t, b, mirror->influence));
-    st = send_weight(t, b);
+    TRY(send_weight(t, b));
+    TRY(mirror_budget_shapes(mirror));
+    st = send_shape(t, b, mirror->influence);
 done:
     return st;
 }

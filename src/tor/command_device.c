@@ -63,8 +63,10 @@ static status factor(device *x, const sys *s, double *norm) {
     const int64_t v = x->v, t = x->t;
     int info;
     status st;
+    report_phase("setup: interaction matrix");
     TRY(matcov_fill_interaction(s, x->host, (size_t)t));
     TRY(copy(x, x->d, x->host, t, v));
+    report_phase("setup: mirror's normal matrix");
     TRY(x->be->syrk(x->ctx, BACKEND_D, 'L', 'T', v, t, &one, x->d, t, &zero, x->m, v, x->work,
                     x->lwork));
     TRY(x->be->mirror(x->ctx, BACKEND_D, 'L', v, x->m, v)); /* no unknown numbers above */
@@ -86,7 +88,9 @@ static status compute(device *x, const sys *s, double *dplus, command_inverse *i
     double norm;
     status st;
     TRY(factor(x, s, &norm));
+    report_phase("setup: its condition");
     TRY(command_condition(s, norm, x->host, &inverse->condition));
+    report_phase("setup: its inverse, D+");
     TRY(x->be->potri(x->ctx, BACKEND_D, 'L', v, x->m, v, x->info, x->work, x->lwork));
     TRY(x->be->mirror(x->ctx, BACKEND_D, 'L', v, x->m, v));
     TRY(copy(x, inverse->h, x->m, v, v));
