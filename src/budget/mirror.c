@@ -136,7 +136,9 @@ enum { LATER = 10 }; /* added to the thread's nice value: who feeds a device com
 
 static status do_work(mirror_work *k) {
     const mirror_budget *b = k->b;
-    status st = mirror_shapes(k->p, sys_commands(k->s), k->mean, b->influence);
+    status st;
+    psf_aim(k->p, (double[2]){0, 0}); /* nothing where a thread computes (may_run_apart) */
+    st = mirror_shapes(k->p, sys_commands(k->s), k->mean, b->influence);
     k->shape_st = st;
     sem_post(&k->shaped);
     if (st != MOAO_OK)
@@ -181,7 +183,6 @@ static status begin_of_phase(const comm *c, const sys *s, psf *p, const double *
     TRY(ALLOC(k->sums, n * (size_t)b->ndir + n, "variances"));
     TRY(ALLOC(k->mean, v, "influence functions"));
     TRY(ALLOC(b->influence, v * v, "shapes of the mirror"));
-    psf_aim(p, (double[2]){0, 0});
 done:
     return st;
 }
