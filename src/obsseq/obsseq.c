@@ -51,6 +51,9 @@ done:
     return st;
 }
 
+#define MESSAGE ((size_t)16 << 20) /* bytes: the first one takes what all need, before targets do  \
+                                    */
+
 /* Collective. Devices that sample a target together, where the sampled W comes from a factor that
  * each has in split FP16. */
 static status open_group(obsseq *o) {
@@ -59,7 +62,7 @@ static status open_group(obsseq *o) {
     const bool may = of != NULL && of->product->sharpen != NULL && of->factor->split &&
                      t->e.c->size > 1 && residual_may_share(t);
     o->group.size = 1;
-    return may ? group_open(t->e.c, t->e.be, t->e.ctx, t->plan->sharing == 1, false, sizeof(double),
+    return may ? group_open(t->e.c, t->e.be, t->e.ctx, t->plan->sharing == 1, false, MESSAGE,
                             &o->group)
                : MOAO_OK;
 }
