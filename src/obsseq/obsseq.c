@@ -51,8 +51,7 @@ done:
     return st;
 }
 
-#define MESSAGE ((size_t)16 << 20) /* bytes: the first one takes what all need, before targets do  \
-                                    */
+#define MESSAGE ((size_t)16 << 20) /* bytes: the first takes what all need, before targets do */
 
 /* Collective. Devices that sample a target together, where the sampled W comes from a factor that
  * each has in split FP16. */
