@@ -20,7 +20,7 @@ $(B)/src/gpu/dense/fp16_rounded.cu.o $(B)/src/gpu/dense/split_hopper.cu.o: overr
 gpu_test := $(patsubst %.cu,$(B)/%,$(wildcard tests/gpu/test_*.cu))
 gpu_bench := $(patsubst %.cu,$(B)/%,$(wildcard bench/gpu/bench_*.cu))
 # the tests of the operations are the same programs on every backend
-linalg_test := $(filter $(B)/tests/unit/test_linalg_% $(B)/tests/unit/test_backend_% $(B)/tests/unit/test_tlr_% $(B)/tests/unit/test_hier_% $(B)/tests/unit/test_library_batched $(B)/tests/unit/test_library_from_points $(B)/tests/unit/test_library_%_file $(B)/tests/mpi/test_small_cases,$(tests))
+linalg_test := $(filter $(B)/tests/unit/test_linalg_% $(B)/tests/unit/test_backend_% $(B)/tests/unit/test_tlr_% $(B)/tests/unit/test_hier_% $(B)/tests/unit/test_library_batched $(B)/tests/unit/test_library_from_points $(B)/tests/unit/test_library_%_file $(B)/tests/unit/test_library_complex $(B)/tests/mpi/test_small_cases,$(tests))
 
 .PHONY: check-architectures gpu-tests gpu-bench gpu-busy check-gpu bench-gpu install-linalg
 gpu-tests: gpu $(gpu_test) $(linalg_test)

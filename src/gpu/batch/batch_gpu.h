@@ -15,5 +15,6 @@ batch_gemm_op gpu_batch_gemm;       /* batch_gemm.cu */
 batch_scatter_op gpu_batch_scatter; /* batch_scatter.cu */
 batch_gather_op gpu_batch_gather;   /* batch_gather.cu */
 extern "C" const backend_batch backend_batch_gpu;
+extern "C" const backend_complex backend_complex_gpu; /* complex.cu */
 
 #endif

@@ -316,6 +316,7 @@ const backend backend_gpu = {
     .trsm_multi = gpu_trsm_multi,
     .trmm_multi = gpu_trmm_multi,
     .batch = &backend_batch_gpu,
+    .batch_complex = &backend_complex_gpu,
     .fp16 = &backend_fp16_gpu,
     .lowrank = &backend_lowrank_gpu,
     .sparse = &backend_sparse_gpu,

@@ -70,6 +70,8 @@ static bool tables_fit(const backend *own) {
     } family[] = {
         {"batched operations", own->batch, sizeof(backend_batch), true},
         {"operations on FP16 numbers", own->fp16, sizeof(backend_fp16), true},
+        {"batched operations on complex matrices", own->batch_complex, sizeof(backend_complex),
+         false},
         {"products with sparse matrices", own->sparse, sizeof(backend_sparse), true},
         {"low-rank operations", own->lowrank, sizeof(backend_lowrank), true},
         {"Toeplitz products", own->toeplitz, sizeof(backend_toeplitz), false},
@@ -110,6 +112,7 @@ static void take_table(const backend *own) {
     LOWRANK_CHECKED(CHECK)
 #undef CHECK
     plugin.table.batch = &checked_batch;
+    plugin.table.batch_complex = own->batch_complex != NULL ? &checked_complex : NULL;
     plugin.table.fp16 = &checked_fp16;
     plugin.table.sparse = &checked_sparse;
     plugin.table.integer = own->integer != NULL ? &checked_integer : NULL;

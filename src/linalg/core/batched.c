@@ -3,11 +3,12 @@
 #include "moao/batched.h"
 #include "checked_batch.h"
 #include "kept.h"
+#include "moao/batched_complex.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROOMS = 24, CALL_WORK = 1 << 30 };
+enum { ROOMS = 24, CALL_WORK = 1 << 30, COMPLEX_MAX = 1 << 20 };
 
 /* A matrix of a call: the first one, or an array of pointers in the host's memory. */
 typedef struct {
@@ -788,6 +789,100 @@ static status lowrank_gemm(frame f, const lr_product *given) {
     return finish(&f, NULL, NULL, COLUMN);
 }
 
+/* --- complex matrices ---------------------------------------------------------------------------
+ */
+
+/* Pointers of all matrices in the backend's memory. */
+static void *list_of(frame *f, mat x) {
+    const char *first = x.p;
+    const void **host = NULL;
+    void *list = NULL;
+    if (!f->strided)
+        return put(f, x.p, f->count * (int64_t)sizeof(void *));
+    if (f->st == MOAO_OK)
+        f->st = ALLOC(host, (size_t)f->count, "pointers of matrices");
+    for (int64_t b = 0; f->st == MOAO_OK && b < f->count; b++)
+        host[b] = first ? first + b * x.stride * (int64_t)backend_size(f->type) : NULL;
+    list = put(f, host, f->count * (int64_t)sizeof(void *));
+    free(host);
+    return list;
+}
+
+/* The backend's operations, if it has some. */
+static const backend_complex *complex_of(frame *f) {
+    const backend_complex *c = own(f)->batch_complex;
+    if (f->st == MOAO_OK && !c)
+        f->st = backend_lacks(own(f), "batched operations on complex matrices");
+    return c;
+}
+
+static status complex_gemm(frame f, char transa, char transb, int64_t m, int64_t n, int64_t k,
+                           const void *alpha, mat a, mat b, const void *beta, mat c) {
+    const bool na = transa == 'N', nb = transb == 'N';
+    letter(&f, "transa", transa, "NTC"), letter(&f, "transb", transb, "NTC");
+    size(&f, "m", m, COMPLEX_MAX), size(&f, "n", n, COMPLEX_MAX), size(&f, "k", k, COMPLEX_MAX);
+    pointer(&f, "alpha", alpha, true);
+    matrix(&f, "a", &a, na ? m : k, na ? k : m, false);
+    matrix(&f, "b", &b, nb ? k : n, nb ? n : k, false);
+    pointer(&f, "beta", beta, true);
+    matrix(&f, "c", &c, m, n, true);
+    if (!counted(&f) || m == 0 || n == 0)
+        return f.st;
+    const backend_complex *op = complex_of(&f);
+    const void *la = list_of(&f, a), *lb = list_of(&f, b);
+    void *lc = list_of(&f, c);
+    if (f.st == MOAO_OK)
+        f.st = op->gemm(f.ctx, f.type, transa, transb, f.count, m, n, k, alpha, la, a.ld, lb, b.ld,
+                        beta, lc, c.ld);
+    return finish(&f, NULL, NULL, COLUMN);
+}
+
+static status complex_trsm(frame f, char side, char uplo, char trans, char diag, int64_t m,
+                           int64_t n, const void *alpha, mat a, mat b) {
+    const int64_t order = side == 'L' ? m : n;
+    letter(&f, "side", side, "LR"), letter(&f, "uplo", uplo, "LU");
+    letter(&f, "trans", trans, "NTC"), letter(&f, "diag", diag, "NU");
+    size(&f, "m", m, COMPLEX_MAX), size(&f, "n", n, COMPLEX_MAX);
+    pointer(&f, "alpha", alpha, true);
+    matrix(&f, "a", &a, order, order, false);
+    matrix(&f, "b", &b, m, n, true);
+    if (!counted(&f) || m == 0 || n == 0)
+        return f.st;
+    const backend_complex *op = complex_of(&f);
+    const void *la = list_of(&f, a);
+    void *lb = list_of(&f, b);
+    if (f.st == MOAO_OK)
+        f.st = op->trsm(f.ctx, f.type, side, uplo, trans, diag, f.count, m, n, alpha, la, a.ld, lb,
+                        b.ld);
+    return finish(&f, NULL, NULL, COLUMN);
+}
+
+static status complex_potrf(frame f, char uplo, int64_t n, mat a, int *info) {
+    letter(&f, "uplo", uplo, "LU"), size(&f, "n", n, COMPLEX_MAX);
+    matrix(&f, "a", &a, n, n, true), skip(&f, 1);
+    if (!counted(&f))
+        return f.st;
+    const backend_complex *op = complex_of(&f);
+    void *la = list_of(&f, a);
+    int *found = ints(&f);
+    if (f.st == MOAO_OK)
+        f.st = op->potrf(f.ctx, f.type, uplo, f.count, n, la, a.ld, found);
+    return finish(&f, found, info, MINOR);
+}
+
+static status complex_geqrf(frame f, int64_t m, int64_t n, mat a, mat tau) {
+    size(&f, "m", m, COMPLEX_MAX), size(&f, "n", n, COMPLEX_MAX);
+    matrix(&f, "a", &a, m, n, true);
+    vector(&f, "tau", &tau, batch_least(m, n), true);
+    if (!counted(&f) || m == 0 || n == 0)
+        return f.st;
+    const backend_complex *op = complex_of(&f);
+    void *la = list_of(&f, a), *lt = list_of(&f, tau);
+    if (f.st == MOAO_OK)
+        f.st = op->geqrf(f.ctx, f.type, f.count, m, n, la, a.ld, lt);
+    return finish(&f, NULL, NULL, COLUMN);
+}
+
 /* --- in both precisions -------------------------------------------------------------------------
  */
 
@@ -816,3 +911,20 @@ static status lowrank_gemm(frame f, const lr_product *given) {
 #define LETTER "s"
 #define CALL(name) moao_s##name
 #include "batched_real.h"
+#undef REAL
+#undef TYPE
+#undef LETTER
+#undef CALL
+
+#define TYPE BACKEND_Z
+#define LETTER "z"
+#define CALL(name) moao_z##name
+#include "batched_complex.h"
+#undef TYPE
+#undef LETTER
+#undef CALL
+
+#define TYPE BACKEND_C
+#define LETTER "c"
+#define CALL(name) moao_c##name
+#include "batched_complex.h"

@@ -57,6 +57,7 @@ extern backend_tri_multi_op checked_trsm_multi, checked_trmm_multi;
 extern const backend_batch checked_batch;
 extern const backend_fp16 checked_fp16;
 extern const backend_sparse checked_sparse;
+extern const backend_complex checked_complex; /* where a backend has the family */
 extern const backend_integer checked_integer; /* where a backend has the family */
 
 /* The checked operations of backend_lowrank; workspace, which no context leads to, is each

@@ -6,6 +6,7 @@
 
 #include "moao/backend.h"
 #include "moao/backend_batch.h"
+#include "moao/backend_complex.h"
 #include "moao/backend_fp16.h"
 #include "moao/backend_group.h"
 #include "moao/backend_hier.h"
@@ -111,6 +112,11 @@ typedef moao_backend backend;
 #define backend_get moao_backend_get
 #define backend_group moao_backend_group
 #define backend_group_id moao_backend_group_id
+#define backend_complex moao_backend_complex
+#define complex_gemm_op moao_complex_gemm_op
+#define complex_geqrf_op moao_complex_geqrf_op
+#define complex_potrf_op moao_complex_potrf_op
+#define complex_trsm_op moao_complex_trsm_op
 #define backend_hier moao_backend_hier
 #define backend_integer moao_backend_integer
 #define backend_lauum_op moao_backend_lauum_op

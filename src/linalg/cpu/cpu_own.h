@@ -7,6 +7,7 @@
 #include "moao/backend_split.h"
 
 extern const backend_batch batch_cpu;
+extern const backend_complex complex_cpu;
 extern const backend_fp16 fp16_cpu;
 extern const backend_lowrank lowrank_cpu;
 extern const backend_sparse sparse_cpu;

@@ -248,6 +248,7 @@ typedef struct moao_backend {
     moao_backend_tri_multi_op *trsm_multi, *trmm_multi;
 
     const struct moao_backend_batch *batch;
+    const struct moao_backend_complex *batch_complex; /* NULL: no batches of complex matrices */
     const struct moao_backend_fp16 *fp16;
     const struct moao_backend_lowrank *lowrank;
     const struct moao_backend_sparse *sparse;
