@@ -127,6 +127,14 @@ template <class Table, class... A, status (*Table::*M)(backend_ctx *, A...)> str
         return (cpu_table<Table>()->*M)(NULL, a...);
     }
 };
+template <> const backend_complex *cpu_table<backend_complex>() {
+    return backend_cpu.batch_complex;
+}
+static const backend_complex batch_complex = {.size = sizeof(backend_complex),
+                                              .gemm = of_cpu<&backend_complex::gemm>::call,
+                                              .trsm = of_cpu<&backend_complex::trsm>::call,
+                                              .potrf = gpu_complex_potrf,
+                                              .geqrf = of_cpu<&backend_complex::geqrf>::call};
 static const backend_fp16 fp16 = {.size = sizeof(backend_fp16),
                                   .max_abs = of_cpu<&backend_fp16::max_abs>::call,
                                   .cast_to_fp16 = of_cpu<&backend_fp16::cast_to_fp16>::call,
@@ -197,6 +205,7 @@ const backend emulated = {
     .host_workspace = backend_cpu.host_workspace,
     .multi_workspace = backend_cpu.multi_workspace,
     .batch = &batch,
+    .batch_complex = &batch_complex,
     .fp16 = &fp16,
     .lowrank = &backend_lowrank_gpu,
     .sparse = &sparse,
