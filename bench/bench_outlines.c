@@ -11,7 +11,7 @@
 
 #include <mpi.h>
 
-#define WIDTH 2816 /* columns of a panel */
+#define WIDTH 4224 /* columns of a panel */
 #define DOUBLES 521
 
 static const backend *be;
@@ -28,8 +28,6 @@ typedef struct {
     sys s;
     profile p, p0;
     lattice_pairs lattice;
-    lattice_pairs_piece *pieces;
-    int npiece;
     int64_t np;
     double *x, *y; /* on the device */
     void *a;
@@ -60,7 +58,10 @@ static status outlined_pairs(const fixture *f, backend_cov *c) {
         const lattice_pairs_group *g = &f->lattice.group[k];
         for (int i = 0; i < g->nsensor * g->nsensor; i++) {
             const int a = g->sensor[i / g->nsensor], b = g->sensor[i % g->nsensor];
-            if (f->lattice.outlines.n[a] > 0)
+            bool copied = false; /* as lattice_pairs_load copies blocks of stars with themselves */
+            for (int l = 0; l < i / g->nsensor && a == b; l++)
+                copied = copied || f->s.sensors[g->sensor[l]].nssp == f->s.sensors[a].nssp;
+            if (f->lattice.outlines.n[a] > 0 && !copied)
                 check(ops->outlined(c, BACKEND_S, a, b, f->a, f->lattice.outlines.n[a]));
         }
     }
@@ -68,10 +69,9 @@ static status outlined_pairs(const fixture *f, backend_cov *c) {
 }
 
 static status other_pairs(const fixture *f, backend_cov *c) {
-    for (int i = 0; i < f->npiece; i++) {
-        const lattice_pairs_piece *p = &f->pieces[i];
-        check(ops->fill_cmm(c, BACKEND_S, 'A', 0, p->j, p->n, p->row, p->rows, f->a, p->n));
-    }
+    const int64_t room = (int64_t)f->s.m * WIDTH;
+    for (lattice_pairs_block b = {0}; lattice_pairs_next_block(&f->s, &f->lattice, room, &b);)
+        check(ops->fill_cmm(c, BACKEND_S, 'A', 0, b.j, b.n, b.row, b.rows, f->a, b.n));
     return MOAO_OK;
 }
 
@@ -101,6 +101,50 @@ static status all_cmm(const fixture *f, backend_cov *c) {
     return MOAO_OK;
 }
 
+enum { BLOCK_LATTICE, BLOCK_OTHERS, BLOCK_PHASE, NBLOCK };
+
+/* Blocks of two sensors, and of the points with one, of type t. */
+static void one_block(const fixture *f, backend_cov *c, backend_cov_target *v, int k,
+                      backend_type t, int64_t *rows, int64_t *cols) {
+    const sys *s = &f->s;
+    const int last = s->nsensor - 1, nsub = s->sensors[last].nsub < 1024 ? 1 : 1024;
+    *rows = k == BLOCK_LATTICE  ? f->lattice.outlines.n[0]
+            : k == BLOCK_OTHERS ? 2 * s->sensors[0].nsub
+                                : f->np;
+    *cols = k == BLOCK_LATTICE ? 2 * s->sensors[1].nsub : 2 * nsub;
+    if (k == BLOCK_LATTICE)
+        check(ops->outlined(c, t, 0, 1, f->a, *rows));
+    else if (k == BLOCK_OTHERS)
+        check(ops->fill_cmm(c, t, 'A', 0, (int64_t)s->sensors[0].first, *rows,
+                            (int64_t)s->sensors[last].first, *cols, f->a, *rows));
+    else
+        check(ops->fill_cpm_both(v, t, f->np, f->x, f->y, 0, 0, nsub, f->a, f->np, nsub));
+}
+
+/* Entries in single precision against double precision: largest and root mean square error, in
+ * units of the largest entry. */
+static void compare(const fixture *f, backend_cov *c, backend_cov_target *v, int k) {
+    static const char *const of[NBLOCK] = {"sensors on a lattice", "other sensors", "phase"};
+    int64_t rows, cols;
+    one_block(f, c, v, k, BACKEND_D, &rows, &cols);
+    const int64_t n = rows * cols;
+    double *d = malloc((size_t)n * sizeof *d), top = 0, most = 0, sum = 0;
+    float *single = malloc((size_t)n * sizeof *single);
+    check(be->copy(ctx, d, n * 8, f->a, n * 8, n * 8, 1));
+    check(be->sync(ctx));
+    one_block(f, c, v, k, BACKEND_S, &rows, &cols);
+    check(be->copy(ctx, single, n * 4, f->a, n * 4, n * 4, 1));
+    check(be->sync(ctx));
+    for (int64_t i = 0; i < n; i++) {
+        const double e = fabs(single[i] - d[i]);
+        top = fmax(top, fabs(d[i])), most = fmax(most, e), sum += e * e;
+    }
+    printf("single precision, %-22s errors at most %.1e, rms %.1e of the largest entry %.3e\n",
+           of[k], most / top, sqrt(sum / (double)n) / top, top);
+    free(d);
+    free(single);
+}
+
 /* A difference of profiles (target: whose layers move), or (p0 NULL) one. */
 static void open_cov(const fixture *f, const profile *p0, bool target, matcov **mc,
                      matcov_model *model, backend_cov **c) {
@@ -120,7 +164,7 @@ static void close_cov(matcov *mc, matcov_model *model, backend_cov *c) {
     matcov_free(mc);
 }
 
-static void measure(const fixture *f, bool in_double, double t[NKIND]) {
+static void measure(const fixture *f, bool lit, bool in_double, double t[NKIND]) {
     const double dir[2] = {3e-4, -2e-4};
     matcov *mc;
     matcov_model model;
@@ -129,11 +173,16 @@ static void measure(const fixture *f, bool in_double, double t[NKIND]) {
     open_cov(f, &f->p0, false, &mc, &model, &c);
     t[LATTICE] = TIME(outlined_pairs(f, c));
     t[OTHERS] = TIME(other_pairs(f, c));
+    for (int k = 0; k < BLOCK_PHASE && lit; k++)
+        if (k != BLOCK_LATTICE || f->lattice.of[0] == f->lattice.of[1])
+            compare(f, c, NULL, k);
     close_cov(mc, &model, c);
     open_cov(f, &f->p0, true, &mc, &model, &c);
     check(ops->open_target(c, &v));
     check(ops->aim(v, dir, true));
     t[PHASE] = TIME(phase_of_target(f, v));
+    if (lit)
+        compare(f, NULL, v, BLOCK_PHASE);
     ops->close_target(v);
     close_cov(mc, &model, c);
     if (!in_double)
@@ -148,7 +197,6 @@ static void measure(const fixture *f, bool in_double, double t[NKIND]) {
 }
 
 static void setup(fixture *f, const params *par, int nlayer, bool lit) {
-    int64_t numbers;
     *f = (fixture){0};
     check(sys_init(par, &f->s));
     for (int w = 0; w < f->s.nsensor; w++)
@@ -158,14 +206,12 @@ static void setup(fixture *f, const params *par, int nlayer, bool lit) {
     for (int l = 0; l < nlayer; l++)
         f->p.strength[l] *= 1 + 0.3 * sin(1.0 * l);
     check(lattice_pairs_init(&f->s, &f->lattice));
-    check(lattice_pairs_pieces(&f->s, &f->lattice, WIDTH, &f->npiece, &f->pieces, &numbers));
     make_points(f);
     check(be->alloc(ctx, f->s.m * WIDTH * sizeof(double), &f->a));
 }
 
 static void teardown(fixture *f) {
     be->release(ctx, f->a), be->release(ctx, f->x), be->release(ctx, f->y);
-    free(f->pieces);
     lattice_pairs_close(NULL, &f->lattice);
     sys_free(&f->s);
 }
@@ -183,7 +229,7 @@ static void bench(const char *file, int argc, char **argv) {
         if (!lit)
             printf("%s: %zu measurements, %lld points, %d layers; ms\n%-36s %9s %9s %9s\n", file,
                    f.s.m, (long long)f.np, nlayer, "", "whole", "lit", "more");
-        measure(&f, in_double, t[lit]);
+        measure(&f, lit, in_double, t[lit]);
         teardown(&f);
     }
     for (int k = 0; k < (in_double ? NKIND : CMM); k++)

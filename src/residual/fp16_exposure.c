@@ -29,14 +29,38 @@ done:
     return st;
 }
 
-/* The same where sensors on a common lattice are left to their transforms: other ones, piece by
- * piece. */
+/* A block of x->wide becomes part of the pieces of its columns. */
+static status cast_block(fp16 *x, const lattice_pairs_block *b) {
+    const engine *e = x->base.e;
+    status st = MOAO_OK;
+    for (int i = 0; i < x->npiece; i++) {
+        const lattice_pairs_piece *p = &x->piece[i];
+        if (p->j < b->j || p->j >= b->j + b->n || b->row < p->row || b->row >= p->row + p->rows)
+            continue;
+        TRY(e->be->fp16->cast_to_fp16(e->ctx, BACKEND_S, p->n, b->rows, x->et,
+                                      x->wide + (p->j - b->j), b->n,
+                                      x->dt + p->at + (b->row - p->row) * p->ld, p->ld));
+    }
+done:
+    return st;
+}
+
+/* The same where sensors on a common lattice are left to their transforms: other ones, by blocks
+ * of whole sensors, or piece by piece where there is no room for one. */
 static status fill_pieces(fp16 *x) {
     engine *e = x->base.e;
+    const int64_t room = e->width * e->m;
+    bool fits = true;
     status st;
     report_phase("exposure: T of Cmm");
     TRY(lattice_pairs_load(e, x->et, &x->like));
-    for (int i = 0; i < x->npiece; i++) {
+    for (lattice_pairs_block b = {0}; lattice_pairs_next_block(e->s, &x->like, room, &b);)
+        fits = fits && b.n * b.rows <= room;
+    for (lattice_pairs_block b = {0}; fits && lattice_pairs_next_block(e->s, &x->like, room, &b);) {
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, b.j, b.n, b.row, b.rows, x->wide, b.n));
+        TRY(cast_block(x, &b));
+    }
+    for (int i = 0; i < x->npiece && !fits; i++) {
         const lattice_pairs_piece *p = &x->piece[i];
         TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, p->j, p->n, p->row, p->rows, x->wide,
                              p->n));

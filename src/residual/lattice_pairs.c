@@ -3,6 +3,7 @@
 #include <math.h>
 #include <omp.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int common_multiple(int a, int b) {
     int x = a, y = b;
@@ -255,19 +256,51 @@ static status pair_values(engine *e, lattice_pairs *a, const lattice_pairs_group
     return MOAO_OK;
 }
 
+/* The first sensor of a group whose block with itself is that of sensor i: its direction does not
+ * matter there. */
+static int first_like(const sys *s, const lattice_pairs_group *g, int i) {
+    const sensor *w = &s->sensors[g->sensor[i]];
+    for (int k = 0; k < i; k++) {
+        const sensor *v = &s->sensors[g->sensor[k]];
+        if (v->nssp == w->nssp && v->nsub == w->nsub && v->whole == w->whole &&
+            v->shift[0] == w->shift[0] && v->shift[1] == w->shift[1] &&
+            memcmp(v->sub, w->sub, (size_t)w->nsub * sizeof *w->sub) == 0)
+            return k;
+    }
+    return i;
+}
+
+/* Numbers of E of a group before the block of its sensors i and j. */
+static int64_t block_at(const sys *s, const lattice_pairs *a, const lattice_pairs_group *g, int i,
+                        int j) {
+    int64_t at = 0;
+    for (int k = 0; k < i * g->nsensor + j; k++)
+        at += padded(a->outlines.n[g->sensor[k / g->nsensor]]) * 2 *
+              s->sensors[g->sensor[k % g->nsensor]].nsub;
+    return at;
+}
+
 /* E of the pairs of a group, from number *at on. */
 static status load_outlines(engine *e, const lattice_pairs_group *g, lattice_pairs *a,
                             int64_t *at) {
     const lattice_pairs_outlines *o = &a->outlines;
+    const int64_t from = *at;
     status st = MOAO_OK;
     for (int i = 0; i < g->nsensor; i++)
         for (int j = 0; j < g->nsensor; j++) {
-            const int one = g->sensor[i], two = g->sensor[j];
+            const int one = g->sensor[i], two = g->sensor[j], like = first_like(e->s, g, i);
             const int64_t n = o->n[one], ld = padded(n), m = 2 * e->s->sensors[two].nsub;
+            const int64_t bytes = ld * m * (int64_t)size_of(a->type);
             char *to = (char *)o->e + (size_t)*at * size_of(a->type);
             if (n == 0)
                 continue;
             *at += ld * m;
+            if (i == j && like < i) {
+                const int64_t copied = from + block_at(e->s, a, g, like, like);
+                TRY(e->be->copy(e->ctx, to, bytes, (char *)o->e + (size_t)copied * size_of(a->type),
+                                bytes, bytes, 1));
+                continue;
+            }
             if (a->type != TOEPLITZ_FP16) {
                 TRY(e->mat->outlined(e->cov, (backend_type)a->type, one, two, to, ld));
                 continue;
@@ -358,6 +391,27 @@ status lattice_pairs_apply(engine *e, lattice_pairs *a, int64_t nvec, double alp
         st = apply_outlines(e, a, &a->group[k], nvec, ldexp(2.0 * alpha, -a->outlines.exponent), x,
                             ldx, y, ldy, &at);
     return st;
+}
+
+bool lattice_pairs_next_block(const sys *s, const lattice_pairs *a, int64_t room,
+                              lattice_pairs_block *b) {
+    for (; b->sensor < s->nsensor; b->sensor++, b->next = 0) {
+        const sensor *w = &s->sensors[b->sensor];
+        int r = b->next;
+        while (r < s->nsensor && a->of[r] <= a->of[b->sensor])
+            r++;
+        if (r == s->nsensor)
+            continue;
+        b->j = (int64_t)w->first, b->n = 2 * w->nsub;
+        b->row = (int64_t)s->sensors[r].first, b->rows = 0;
+        do
+            b->rows += 2 * s->sensors[r++].nsub;
+        while (r < s->nsensor && a->of[r] > a->of[b->sensor] &&
+               b->n * (b->rows + 2 * s->sensors[r].nsub) <= room);
+        b->next = r;
+        return true;
+    }
+    return false;
 }
 
 /* Pieces of a panel's columns of sensor w. */

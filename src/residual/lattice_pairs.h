@@ -69,4 +69,15 @@ typedef struct {
 status lattice_pairs_pieces(const sys *s, const lattice_pairs *a, int64_t width, int *count,
                             lattice_pairs_piece **pieces, int64_t *numbers);
 
+/* The same covariances in blocks of whole sensors, so that both axes of two subapertures come from
+ * one evaluation: columns j .. j + n of one sensor with rows row .. row + rows of others, at most
+ * `room` numbers, unless one sensor's rows are more. begin with {0}; false: there is no other. */
+typedef struct {
+    int sensor, next; /* of the columns; of the rows that follow */
+    int64_t j, n, row, rows;
+} lattice_pairs_block;
+
+bool lattice_pairs_next_block(const sys *s, const lattice_pairs *a, int64_t room,
+                              lattice_pairs_block *b);
+
 #endif

@@ -75,6 +75,7 @@ struct fiber {
     bool vote;
 };
 std::vector<fiber> fibers;
+std::vector<const void *> variables; /* in shared memory, to which the block has come */
 unsigned threads, current, running, arrived; /* of the block */
 void *scheduler;
 bool voted;
@@ -163,6 +164,7 @@ void start_block() {
     while (fibers.size() < threads)
         fibers.push_back({new_stack(), NULL, READY, BARRIER, 0, 0, false});
     memset(shared_memory, 0xff, sizeof shared_memory);
+    variables.clear();
     running = threads, arrived = 0;
     for (unsigned i = 0; i < threads; i++) {
         fiber &f = fibers[i];
@@ -273,6 +275,14 @@ void meet_part(unsigned number, unsigned count) {
         if (fibers[i].at == AT_PART && fibers[i].mask == number)
             fibers[i].at = READY;
     wait_for_turn();
+}
+
+void set_bits(void *variable, size_t size) {
+    for (const void *known : variables)
+        if (known == variable)
+            return;
+    variables.push_back(variable);
+    memset(variable, 0xff, size);
 }
 
 void run(dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread) {

@@ -34,6 +34,8 @@ namespace emulator {
  * reads before it writes it is NaN. What lies behind the size of the launch is looked at after. */
 constexpr size_t SHARED_DEFAULT = 48 << 10, SHARED_MOST = 227 << 10, SHARED_WATCHED = 4 << 10;
 extern unsigned char shared_memory[SHARED_MOST + SHARED_WATCHED];
+/* The same for a variable in shared memory, by the first thread of a block that comes to it. */
+void set_bits(void *variable, size_t size);
 /* What a block may have: SHARED_MOST, or the KiB of MOAO_EMULATOR_SHARED (99 of an RTX 4090, 163 of
  * an A100). */
 size_t shared_most();

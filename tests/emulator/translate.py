@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes C++ for the emulator of a CUDA source: instructions in assembly become calls of tests/emulator/device.h, and
-dynamic shared memory the emulator's. usage: translate.py SOURCE RESULT
+dynamic shared memory the emulator's; other shared memory has its bits set before a block uses it. usage: translate.py SOURCE RESULT
 
 The rest of the source stays as it is, line by line, so that messages and debuggers show its lines."""
 import re
@@ -9,6 +9,8 @@ import sys
 ASSEMBLY = re.compile(r'\basm(?: volatile)?\((?:[^;"]|"[^"]*")*\);')
 SHARED = re.compile(r"extern __shared__ __align__\(16\) ((?:unsigned )?char) (\w+)\[\];")
 PLAIN = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
+# of a fixed size: its bits are set by the first thread of a block that comes there
+STATIC = re.compile(r"(?<!extern )(?<!#define )\b(__shared__ [^;=]*?(\w+)(?:\s*\[[^;=]*\])?;)")
 LAUNCH = re.compile(r"(\w+(?:<[^;]*?>)?)<<<([^;]*?)>>>\(([^;]*?)\);")
 # Orders and hints: one thread runs at a time and copies arrive at once, so there is nothing to do.
 NOTHING = ("cp.async.commit_group", "cp.async.wait_group", "griddepcontrol", "prefetch.global")
@@ -63,7 +65,7 @@ def translate(text):
     text = LAUNCH.sub(r"emulator::launch([&] { \1(\3); }, \2);", text)
     for pattern in (SHARED, PLAIN):
         text = pattern.sub(r"\1 *const \2 = (\1 *)::emulator::shared_memory;", text)
-    return text
+    return STATIC.sub(r"\1 ::emulator::set_bits(&\2, sizeof \2);", text)
 
 
 def main():

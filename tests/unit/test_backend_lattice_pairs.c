@@ -13,9 +13,10 @@ static const case_sensor sensors[] = {{7, {20, 5}, 9e4, 1, 0, {0}, 0},
                                       {10, {6, -7}, INFINITY, 1, 0, {0.1, 0}, 8},
                                       {4, {-8, 22}, INFINITY, 1.02, 0.05, {0}, 9},
                                       {1, {2, 2}, INFINITY, 1, 0, {0}, 9},
-                                      {5, {9, 9}, INFINITY, 1, -0.3, {0, 0.2}, 9}};
+                                      {5, {9, 9}, INFINITY, 1, -0.3, {0, 0.2}, 9},
+                                      {5, {-22, 14}, INFINITY, 1, 0, {0}, 11}};
 #define NSENSOR ((int)(sizeof sensors / sizeof *sensors))
-static const int group_of[NSENSOR] = {0, 1, 0, 2, 1, 3, 1, 4};
+static const int group_of[NSENSOR] = {0, 1, 0, 2, 1, 3, 1, 4, 1};
 static const double layers[2][3][5] = {
     {{0, 25, 60, 4, -3}, {2500, 40, 20, 10, 2}, {9000, 20, 7, 1, 8}},
     {{0, 30, 40, 1, 3}, {4000, 30, 30, 9, 2}, {15000, 25, 9, 1, 8}}};
@@ -166,7 +167,59 @@ static void test_products(void **state) {
     }
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(test_products)};
+/* What partly lit subapertures change of a difference of profiles, of sensors large enough that
+ * most pairs are far apart: single precision, in units of the slope variance of all layers. */
+static void test_difference(void **state) {
+    (void)state;
+    static const case_sensor large[] = {{18, {20, 5}, INFINITY, 1, 0, {0}, 10},
+                                        {18, {-35, 12}, INFINITY, 1, 0, {0}, 10},
+                                        {9, {15, -30}, INFINITY, 1, 0, {0.1, 0}, 10},
+                                        {18, {9, -7}, 9e4, 1, 0, {0}, 0}};
+    static const double now[3][5] = {{0, 25, 40, 4, -3},
+                                     {4000, 30, 45, 9, 2},
+                                     {12000, 25, 15, 1, 8}},
+                        then[3][5] = {
+                            {0, 25, 50, 4, -3}, {4000, 30, 30, 9, 2}, {12000, 25, 20, 1, 8}};
+    fixture f = {0};
+    lattice_pairs a;
+    matcov *mc;
+    double bound, worst = 0;
+    case_sys(8, 0.3, 5, 4, large, &f.s);
+    f.s.ts.gradient = true;
+    for (int w = 0; w < 4; w++)
+        f.s.sensors[w].gradient = true;
+    case_profile(3, now, &f.p[0]);
+    case_profile(3, then, &f.p[1]);
+    case_engine(&world, &f.s, &f.rep, &f.e);
+    case_ok(lattice_pairs_init(&f.s, &a));
+    const double variance = matcov_direct_cmm(&f.s, &f.p[0], 0, 0);
+    case_ok(matcov_prepare_difference(&f.s, &f.p[0], &f.p[1], 1, false, &mc, &bound));
+    case_ok(engine_use(&f.e, mc));
+    for (int v = 0; v < 4; v++)
+        for (int w = 0; w < 4; w++) {
+            const int64_t n = a.outlines.n[v], count = n * 2 * f.s.sensors[w].nsub;
+            double *dev, *want = malloc((size_t)count * sizeof *want);
+            float *got = malloc((size_t)count * sizeof *got);
+            if (a.of[v] == a.of[w]) {
+                case_ok(engine_doubles(&f.e, count, "a test", &dev));
+                must(f.e.mat->outlined(f.e.cov, BACKEND_D, v, w, dev, n));
+                down(&f, want, dev, (size_t)count * sizeof *want);
+                must(f.e.mat->outlined(f.e.cov, BACKEND_S, v, w, dev, n));
+                down(&f, got, dev, (size_t)count * sizeof *got);
+                for (int64_t i = 0; i < count; i++)
+                    worst = fmax(worst, fabs(got[i] - want[i]) / variance);
+                be->release(f.e.ctx, dev);
+            }
+            free(want), free(got);
+        }
+    print_message("outlines of a difference, single precision: errors at most %.1e\n", worst);
+    assert_true(worst <= 3e-4);
+    lattice_pairs_close(&f.e, &a);
+    teardown(&f);
+}
+
+static const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
+                                          cmocka_unit_test(test_difference)};
 
 int main(void) {
     return run_alone(tests, sizeof tests / sizeof *tests);

@@ -5,6 +5,8 @@
 
 #include "gradient.cuh"
 
+struct gpu_radial;
+
 /* Slopes of a sensor in a block: subaperture k of an axis is in row or column at[axis] + k; where
  * an axis is not in the block, its range is empty. */
 struct gpu_outline_side {
@@ -30,6 +32,7 @@ struct gpu_outlines {
     const gpu_cov_sensor *sensors;
     const gpu_cov_layer *layers;
     const gpu_structure *structure;
+    const gpu_radial *radial; /* of a difference of profiles, else NULL */
     gpu_cov_gradients gradients;
     gpu_cov_set_direction aim;
     char part;
@@ -49,6 +52,7 @@ struct gpu_outline_points {
     const gpu_cov_sensor *sensors;
     const gpu_cov_layer *layers;
     const gpu_structure *structure;
+    const gpu_radial *radial; /* of a difference of profiles, else NULL */
     gpu_cov_gradients gradients;
     gpu_cov_set_direction aim;
     const double *px, *py;

@@ -12,6 +12,7 @@ gpu_cov_outlines gpu_cov_outlines_of(const backend_cov *c, const gpu_cov_set_dir
     q->sensors = c->sensors;
     q->layers = c->layers;
     q->structure = c->structure;
+    q->radial = t == BACKEND_S && c->difference ? c->radial : NULL;
     q->gradients = c->gradients;
     q->aim = *aim;
     q->part = 'A';
@@ -92,6 +93,7 @@ status gpu_cov_outline_points(backend_cov *c, const gpu_cov_means *means, backen
     p.sensors = c->sensors;
     p.layers = c->layers;
     p.structure = c->structure;
+    p.radial = t == BACKEND_S && c->difference ? c->radial : NULL;
     p.gradients = c->gradients;
     p.aim = means->aim;
     p.px = means->px, p.py = means->py;
