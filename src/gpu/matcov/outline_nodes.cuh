@@ -50,7 +50,7 @@ typedef struct {
 
 #define THREADS 128
 /* Blocks of a multiprocessor, by type of result. */
-#define OCCUPANCY(E) (sizeof(E) == 4 ? 5 : 3)
+#define OCCUPANCY(E) (sizeof(E) == 4 ? 4 : 3)
 #define WARP 32
 #define ALL 0xffffffffu
 #define LAYERS (3 * WARP) /* prepared at a time, and tested against a warp's box, one a lane */
@@ -159,11 +159,11 @@ static __device__ inline void outline_pair(const layer_function &layer, const ou
  * the separation. Nodes of an outline at OUTLINE_APART are no closer to the other's centre. */
 #define EXPANDED 1.5
 /* OUTLINE_RADIUS and OUTLINE_APART of differences of profiles in single precision, with whole
- * subapertures, on a lattice and with points: beyond it, up to OUTLINE_RADIUS, second moments
- * serve, or the interpolation in a lattice's table. */
-#define ROUGH_RADIUS 3.05
+ * subapertures, on a lattice and with points. Beyond it the interpolation in a lattice's table
+ * serves; second moments of others (rough2) take longer than nodes (H200). */
+#define ROUGH_RADIUS OUTLINE_RADIUS
 #define ROUGH_LATTICE 4.0
-#define ROUGH_POINT 3.7
+#define ROUGH_POINT OUTLINE_RADIUS
 #define ROUGH_APART 1.6
 #define EXPANDED_POINT 2.0
 template <class T> struct phase_tables {
