@@ -462,7 +462,7 @@ static status right_side(tor *t, int k) {
         int64_t j0, end;
         const bool added = right_columns(t, d, &j0, &end);
         TRY(team_agree(&t->t, aim_right(t, k, d)));
-        if (t->t.group_size == 1) {
+        if (t->t.group_size == 1 && e->width > 1) { /* room for a column of each axis */
             TRY(project_pairs(t, tor_target(t, k), d, j0, end, added, w));
             continue;
         }
