@@ -142,6 +142,10 @@ bool gpu_model_integer_pays(const gpu_model *g) {
 double gpu_model_fp16_solve(const gpu_model *g) {
     return gpu_model_fp16_exposure(g) * MACHINE_FP16_SOLVE / MACHINE_FP16_EXPOSURE;
 }
+double gpu_model_integers(const gpu_model *g) {
+    const gpu_model *r = gpu_model_reference();
+    return MACHINE_INTEGERS * (g->int8 / r->int8) / (g->fp64 / r->fp64);
+}
 double gpu_model_threads(const gpu_model *g) {
     return MACHINE_DEVICE_THREADS * g->fp64_vector / gpu_model_reference()->fp64_vector;
 }

@@ -41,7 +41,8 @@ double gpu_model_fp16_exposure(const gpu_model *g); /* products in FP16 of it, i
 double gpu_model_fp16_solve(const gpu_model *g);    /* and of W in split FP16 */
 /* Whether products of bytes, eight for one, are faster than its double precision. */
 bool gpu_model_integer_pays(const gpu_model *g);
-double gpu_model_threads(const gpu_model *g); /* threads of a CPU whose evaluations it replaces */
+double gpu_model_integers(const gpu_model *g); /* products in double precision by integers */
+double gpu_model_threads(const gpu_model *g);  /* threads of a CPU whose evaluations it replaces */
 double gpu_model_fp32_entries(const gpu_model *g); /* and how much faster in FP32 */
 
 #endif

@@ -67,6 +67,11 @@
 
 /* --- times of a CPU, for forecasts: one core of an x86-64 server [s] */
 
+/* Double precision by integers (moao/integer_factor.h) in units of what native products reach in a
+ * run; and measurements times that from which on it is faster as a whole: with 51,200 the factor
+ * takes two thirds of the time, with 20,480 as much (bench/results/integer-h200.txt). */
+#define MACHINE_INTEGERS 1.7
+#define MACHINE_INTEGER_MEASUREMENTS 55000
 #define MACHINE_THREAD_RATE 20e9 /* dgemm of a thread where none was measured [flop/s] */
 #define MACHINE_EFFICIENCY 0.8   /* fraction of dgemm's rate that a run's linear algebra reaches */
 #define MACHINE_EVALUATION 3e-9  /* of the structure function */

@@ -55,7 +55,10 @@ static bool mixed_pays(const request *q, const gpu_model *g) {
 }
 
 void request_for_gpu(request *q, const gpu_model *model) {
-    q->mixed_pays = mixed_pays(q, model != NULL ? model : gpu_model_reference());
+    const gpu_model *const g = model != NULL ? model : gpu_model_reference();
+    q->mixed_pays = mixed_pays(q, g);
+    q->integer_pays = gpu_model_integers(g) > 1.2 &&
+                      (double)q->s->m * gpu_model_integers(g) >= MACHINE_INTEGER_MEASUREMENTS;
 }
 
 request request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o) {
@@ -161,11 +164,14 @@ static void choose_panels(const params *par, const sys *s, plan *p) {
     p->width = (p->width + (size_t)p->block - 1) / (size_t)p->block * (size_t)p->block;
 }
 
-/* Moduli of exposures by integers. */
-static int exposure_moduli(const request *q) {
-    const int64_t m = (int64_t)q->s->m;
-    const int all = integer_moduli(m, 0), n = integer_moduli(m, q->par->compute_integer_tolerance);
-    return n > 0 && n < all ? n : all;
+/* Moduli of a factor by integers, 0: native. A run that goes on keeps what it began with. */
+static int moduli_of(const request *q, const machine *m) {
+    const int way = q->par->compute_double;
+    const bool pays =
+        q->kept != NULL ? q->kept == &linop_integer : m->devices && !m->host && q->integer_pays;
+    return way == DOUBLE_PARAM_INTEGER || (way == DOUBLE_PARAM_AUTO && pays)
+               ? integer_moduli((int64_t)q->s->m, 0)
+               : 0;
 }
 
 /* Moduli by whose products the factor that is kept in split FP16 is computed, 0: in double
@@ -204,10 +210,7 @@ static void begin(const request *q, const machine *m, plan *p) {
                 .keep = q->keep,
                 .nsample = q->par->compute_residual_columns,
                 .tile = q->tile,
-                .moduli = q->par->compute_double == DOUBLE_PARAM_INTEGER
-                              ? integer_moduli((int64_t)q->s->m, 0)
-                              : 0,
-                .moduli_exposure = exposure_moduli(q),
+                .moduli = moduli_of(q, m),
                 .split_moduli = q->split_moduli >= 0 ? q->split_moduli : split_moduli(q, m),
                 .mixed = request_mixed(q, m->devices && !m->host),
                 .fp16 = fp16_columns(q, m->devices && !m->host),
@@ -440,15 +443,17 @@ static void estimate(const request *q, const machine *k, plan *p) {
     /* the rank with the most targets, over the mean */
     const double uneven = ceil_div(p->chunk, ngroup) * (double)ngroup / p->chunk;
     const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
-    p->time.tor = factors * m * m * m / 3 * flop / (plan_split(p) > 0 ? MACHINE_SPLIT_FACTOR : 1) +
+    const double whole = p->pair == &linop_integer ? flop / gpu_model_integers(g) : flop;
+    p->time.tor = factors * m * m * m / 3 * whole / (plan_split(p) > 0 ? MACHINE_SPLIT_FACTOR : 1) +
                   0.5 * m * m * value;
     const bool fp16 = p->pair->product->fp16;
     const projection of = projection_of(p, s);
     const double entry = fp16 ? value / gpu_model_fp32_entries(g) : value;
-    const double product = fp16 ? flop / gpu_model_fp16_exposure(g) : flop;
-    p->time.solve = uneven * ((2 * v * m * m + 2 * v * of.solve * m) *
-                                  (p->pair->factor->split ? flop / gpu_model_fp16_solve(g) : flop) +
-                              t * m * entry);
+    const double product = fp16 ? flop / gpu_model_fp16_exposure(g) : whole;
+    p->time.solve =
+        uneven * ((2 * v * m * m + 2 * v * of.solve * m) *
+                      (p->pair->factor->split ? flop / gpu_model_fp16_solve(g) : whole) +
+                  t * m * entry);
     if (o->budget)
         p->time.solve += uneven * 2 * v * v * m * flop;
     const double points = (double)q->points + lag_points(q);

@@ -35,6 +35,7 @@ typedef struct { /* what is asked for; borrowed */
     /* whether these are expected to save the time of compute.auto_saves: */
     bool toeplitz_pays;   /* products by transforms on one rank of a CPU, */
     bool mixed_pays;      /* products in FP16 on a GPU */
+    bool integer_pays;    /* double precision by integers is faster on a GPU */
     tlr_prediction ranks; /* of a compressed factor, where one may be used; tile 0: not */
 } request;
 

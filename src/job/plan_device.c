@@ -35,7 +35,7 @@ static void grant(const request *q, const machine *m, double rest, plan *p) {
 }
 
 /* Columns of a panel for a pair. */
-static size_t width_of(const linop_pair *pair, size_t m, size_t asked) {
+static size_t width_of(const linop_pair *pair, size_t m, size_t asked, bool integers) {
     /* panels of a factor in the host's memory are those of W too, and two lie on the device */
     const size_t large = pair->product->width > 0 && pair->factor->host == NULL
                              ? (size_t)pair->product->width
@@ -44,9 +44,18 @@ static size_t width_of(const linop_pair *pair, size_t m, size_t asked) {
                          : m >= MACHINE_VERY_LARGE ? large
                          : m >= MACHINE_LARGE      ? MACHINE_PANEL_MIDDLE
                                                    : MACHINE_PANEL_SMALL;
-    const size_t multiple = pair->product->multiple > 0 ? (size_t)pair->product->multiple : 1,
+    const size_t multiple = integers ? INTEGER_STEP : 1,
                  even = (width + multiple - 1) / multiple * multiple;
     return even < m ? even : m;
+}
+
+/* Moduli of products of exposures by integers; with FP16 of the reference alone, which need not be
+ * more accurate than 1e-9. */
+static int exposure_moduli(const request *q, bool fp16) {
+    const int64_t m = (int64_t)q->s->m;
+    const double asked = q->par->compute_integer_tolerance;
+    const int all = integer_moduli(m, 0), n = integer_moduli(m, fp16 ? fmax(asked, 1e-9) : asked);
+    return n > 0 && n < all ? n : all;
 }
 
 /* Memory by a pair. asked: columns of a panel, 0: chosen. */
@@ -58,7 +67,8 @@ static void count(const request *q, const linop_pair *pair, size_t asked, plan *
     p->pair = pair;
     p->memory[PLAN_DEVICE].n = 0;
     p->fixed = p->target = p->least = 0;
-    p->width = width_of(pair, m, asked);
+    p->moduli_exposure = p->moduli > 0 ? exposure_moduli(q, pair->product->fp16) : 0;
+    p->width = width_of(pair, m, asked, p->moduli > 0);
     linop_bytes(s, p);
     if (sys_shares(s)) { /* all targets have one W */
         plan_add(p, p->per_target, p->target);
@@ -189,7 +199,10 @@ static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) 
     }
     if (automatic && !p->host && mixed && q->mixed_pays && plan_lattice_pays(q->s))
         pairs[n++] = &linop_fp16_lattice_pairs;
-    pairs[n++] = dense == BY_EXACT && p->moduli > 0 ? &linop_integer : dense_pairs[dense];
+    if (dense == BY_EXACT && p->moduli > 0)
+        pairs[n++] = &linop_integer;
+    if (dense != BY_EXACT || q->par->compute_double != DOUBLE_PARAM_INTEGER)
+        pairs[n++] = dense_pairs[dense];
     if (compress && !mixed)
         pairs[n++] = tlr;
     if (dense == BY_EXACT || dense == BY_FP16 || !p->host)
@@ -217,8 +230,11 @@ status plan_choose_pair(const request *q, const machine *m, double rest, plan *p
         n = serving(q, p, pairs);
     }
     grant(q, m, rest, p);
+    const int moduli = p->moduli;
     double mixed = 0; /* what the smallest of these needs for one target */
     for (int i = 0; i < n && !p->held; i++) {
+        const bool chosen = q->par->compute_double == DOUBLE_PARAM_AUTO;
+        p->moduli = chosen && pairs[i] != &linop_integer ? 0 : moduli;
         count(q, pairs[i], (size_t)q->par->compute_panel, p);
         const double needs = (double)plan_device_bytes(p, 1);
         if (pairs[i]->product->fp16)
@@ -253,7 +269,8 @@ status plan_check_named(const request *q, const plan *p) {
     const linop_pair *pair = p->pair;
     if (test_choice("operator") != NULL)
         return MOAO_OK;
-    if (p->moduli > 0 && pair->factor != &factor_dense && pair->factor != &factor_dense_integer)
+    if (p->moduli > 0 && pair->factor != &factor_dense && pair->factor != &factor_dense_integer &&
+        !(pair->product->fp16 && p->devices))
         return status_fail(
             MOAO_INPUT,
             "compute.double: integer computes a dense factor in the memory of a GPU, and here the "
@@ -261,7 +278,6 @@ status plan_check_named(const request *q, const plan *p) {
             "residues, compute.factor=dense and compute.precision=double",
             pair->factor == &factor_distributed ? "the CPUs'"
             : pair->factor == &factor_host      ? "in the host's memory"
-            : pair->factor->split               ? "in FP16"
                                                 : pair->factor->word);
     if (q->factor == FACTOR_PARAM_HOST && pair->factor != &factor_host)
         return status_fail(

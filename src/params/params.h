@@ -84,7 +84,7 @@ enum { WEIGHTING_ENERGY, WEIGHTING_UNIFORM };               /* psf.weighting */
 enum { BACKEND_AUTO, BACKEND_CPU, BACKEND_GPU };            /* compute.backend */
 /* compute.precision */
 enum { PRECISION_PARAM_DOUBLE, PRECISION_PARAM_MIXED, PRECISION_PARAM_AUTO };
-enum { DOUBLE_PARAM_NATIVE, DOUBLE_PARAM_INTEGER }; /* compute.double */
+enum { DOUBLE_PARAM_NATIVE, DOUBLE_PARAM_INTEGER, DOUBLE_PARAM_AUTO }; /* compute.double */
 /* compute.factor, compute.product; compute.format stands for both, and is FORMAT_NONE after loading
  */
 enum {

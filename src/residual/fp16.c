@@ -42,6 +42,9 @@ static void bytes(const sys *s, const factor_kind *by, plan *p) {
     const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
     plan_add(p, "difference of two T; before it, making of W", area);
     plan_add(p, "W of the sampled target in double precision", v * m * d);
+    if (p->moduli > 0)
+        plan_add(p, "residues of the sampled target",
+                 fp16_integers_bytes(p->be, p->moduli_exposure, (int64_t)m, p->rows, (int64_t)w));
     plan_add(p, "D+ in FP16, panels",
              2 * v8 * all * h + (longest + w + v) * w * f + (2 * t8 + v) * w * h);
     if (np > 0)
@@ -165,6 +168,8 @@ static status prepare(fp16 *x, const plan *p, const double *proj) {
     status st;
     TRY(take_arrays(x, p));
     TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, x->v, e->width))); /* reference */
+    if (p->moduli > 0)
+        TRY(fp16_integers_open(x, p->moduli_exposure));
     if (x->lattice_pairs)
         TRY(take_lattice_pairs(x));
     TRY(tiptilt_axes(e, x->axes));
@@ -194,6 +199,7 @@ static void fp16_close(product *base) {
                           sum,         x->y,        x->axes,   x->kd,     x->constants, x->numbers};
     for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
         e->be->release(e->ctx, mine[i]);
+    fp16_integers_close(x);
     e->be->release_host(e->ctx, x->host);
     lattice_pairs_close(e, &x->like);
     free(x->piece);

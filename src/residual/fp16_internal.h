@@ -31,9 +31,18 @@ typedef struct { /* the reference: W of one target in double precision, T panel 
     double dir[2];
 } fp16_exact;
 
+typedef struct { /* of the reference by integers; moduli 0: native */
+    int moduli;
+    int8_t *w, *columns; /* residues of its W, and of columns of Cmm0 or T */
+    int32_t *of_w, *of_columns;
+    void *work;
+    size_t lwork;
+} fp16_integers;
+
 struct fp16 {
     product base;
     fp16_exact exact;
+    fp16_integers integers;
     const profile *tor;
     int64_t v;
     int nk; /* constants: laser stars times axes */
@@ -133,6 +142,16 @@ status fp16_phase_end(product *base, const wrows *w, int64_t np, double *ct);
 double fp16_share(const product *base);
 status fp16_phase_share(product *base, backend_cov_target *target, const wrows *w, int64_t np,
                         const double *px, const double *py, int64_t j, int64_t n, double *ct);
+
+/* fp16_integer.c. Memory for the reference; fp16_integers_take: W of the reference has changed;
+ * fp16_exact_gemm: Z += alpha W(:, from: from + k) T, T k x n, `from` a multiple of INTEGER_STEP
+ * where moduli > 0. */
+size_t fp16_integers_bytes(const backend *be, int moduli, int64_t m, int64_t v, int64_t width);
+status fp16_integers_open(fp16 *x, int moduli);
+void fp16_integers_close(fp16 *x);
+status fp16_integers_take(fp16 *x);
+status fp16_exact_gemm(fp16 *x, int64_t from, int64_t k, int64_t n, double alpha, const double *t,
+                       int64_t ldt, double *z, int64_t ldz);
 
 /* fp16_reference.c */
 extern const product_kind fp16_exact_kind;

@@ -44,7 +44,10 @@ static status residual(fp16 *x, int64_t j, int64_t n, bool keep, double sum[2]) 
     }
     TRY(h->squares(e->ctx, BACKEND_D, v, n, r, v, most, x->numbers + 1, 1));
     TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, x->columns, m));
-    TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, x->exact.w, v, x->columns, m, 1.0, r, v));
+    if (keep)
+        TRY(fp16_exact_gemm(x, 0, m, n, -1, x->columns, m, r, v));
+    else /* few columns */
+        TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, x->exact.w, v, x->columns, m, 1.0, r, v));
     TRY(h->squares(e->ctx, BACKEND_D, v, n, r, v, most, x->numbers, 1));
     if (keep && !x->split && x->base.f->spare != NULL)
         TRY(e->be->copy(e->ctx, x->base.f->spare + j * v, v * n * d, r, v * n * d, v * n * d, 1));
@@ -109,6 +112,7 @@ static status columns_of_it(fp16 *x, double sum[2]) {
     double norms[2];
     status st;
     TRY(ALLOC(bits, 2 * (size_t)count, "norms of columns"));
+    TRY(fp16_integers_take(x));
     for (int64_t p = 0; p < count; p++) {
         if (base->group == NULL || product_owner(base, p) == base->group->rank) {
             const int64_t j = p * e->width;
@@ -306,9 +310,22 @@ static status panel(product *base, int64_t j, int64_t n) {
                             e->m);
 }
 
+static status begin(product *base, const wrows *w, double *own) {
+    (void)w, (void)own;
+    return fp16_integers_take(((fp16_exact *)base)->of);
+}
+
 static status columns(product *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz) {
-    const fp16 *x = ((fp16_exact *)base)->of;
-    return panel_product(base->e, w, j, n, x->columns, base->e->m, z, ldz);
+    fp16 *x = ((fp16_exact *)base)->of;
+    const int64_t m = base->e->m, next = j + n;
+    status st;
+    if (x->integers.moduli == 0)
+        return panel_product(base->e, w, j, n, x->columns, m, z, ldz);
+    TRY(panel_diagonal(base->e, w, j, n, x->columns, m, z, ldz));
+    if (next < m)
+        TRY(fp16_exact_gemm(x, next, m - next, n, 1, x->columns + n, m, z, ldz));
+done:
+    return st;
 }
 
 const product_kind fp16_exact_kind = {
@@ -317,6 +334,7 @@ const product_kind fp16_exact_kind = {
     .exact = true,
     .sharpen = sharpen,
     .exact_rows = exact_rows,
+    .begin = begin,
     .panel = panel,
     .columns = columns,
 };

@@ -16,33 +16,45 @@
  * depend on the others, nor on the device. */
 #include "factor/dense.h"
 #include "moao/integer_factor.h"
-#include "residual/product.h"
+#include "residual/fp64_panels.h"
 
 #include <stdlib.h>
 
 #define ABOVE 8 /* moduli above the diagonal: the bytes of a double */
 /* Columns of Cpm in one product: with fewer, sums of bytes in 32 bits are written too often. */
-#define GATHERED 8192
+#define GATHERED 4096
+
+/* What is alive in exposures alone lies in the memory of the factor's residues as far as it goes:
+ * in this order, the largest first. */
+typedef enum {
+    LOW,          /* residues of T that are not above the diagonal */
+    ALL_OF_W,     /* residues of W; while T is loaded, columns of Cmm */
+    WORK,         /* of products */
+    CPM,          /* columns of Cpm gathered, */
+    CPM_BYTES,    /* their residues, */
+    COLUMNS,      /* W's, */
+    COLUMN_BYTES, /* and their residues; */
+    PHASE,        /* W Cpm' of a target */
+    Z_BYTES,      /* residues of Z(j) */
+    ITEMS
+} item;
+
+typedef struct {
+    size_t bytes[ITEMS], apart; /* apart: of those that have memory of their own */
+    bool inside[ITEMS];
+} layout;
 
 typedef struct {
     product base;
     int moduli;
-    int64_t v, np, gathered;            /* rows of W; points; columns of Cpm at a time */
-    double *diag;                       /* width x m: blocks of T on the diagonal side by side */
-    int8_t *low;                        /* residues of T that are not above the diagonal */
-    void *w;                            /* residues of W; while T is loaded, columns of Cmm */
-    int8_t *z;                          /* residues of Z(j) */
-    int32_t *of_t, *of_w, *of_z, *of_p; /* exponents of columns of T, rows of W, Z and Cpm */
-    void *own[2],
-        *work; /* memory of its own for low and w, NULL where the factor's is used; work */
+    int64_t v, np, gathered;      /* rows of W; points; columns of Cpm at a time */
+    double *diag;                 /* width x m: blocks of T on the diagonal side by side */
+    void *at[ITEMS], *own[ITEMS]; /* own: NULL where the factor's memory is used */
     size_t lwork;
-    struct { /* of the residual phase */
-        double *cpm, *w, *ct;
-        int32_t *inner; /* exponents of the measurements of the columns */
-        int8_t *rc, *rw;
-        int64_t count; /* columns gathered */
-        bool begun;
-    } p;
+    int32_t *of_t, *of_w, *of_z, *of_p; /* exponents of columns of T, rows of W, Z and Cpm */
+    int32_t *inner;                     /* and of the measurements of columns gathered, */
+    int64_t count;                      /* so many; */
+    bool begun;                         /* there is a W Cpm' already */
 } integers;
 
 /* --- sizes */
@@ -64,11 +76,6 @@ static int64_t low_bytes(int64_t m, int64_t width, int moduli, int64_t end) {
     return bytes;
 }
 
-typedef struct {
-    size_t low, w, z, work, phase; /* phase: all of it */
-    bool fits[2];                  /* low, w: in the memory of the factor's residues */
-} sizes;
-
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
@@ -78,38 +85,42 @@ static int64_t gathered_of(int64_t m, int64_t width) {
     return m < GATHERED || least > GATHERED ? least : GATHERED;
 }
 
-static sizes sizes_of(const backend *be, int64_t m, int64_t v, int64_t width, int64_t np,
-                      int moduli, int moduli_factor) {
+static layout layout_of(const backend *be, int64_t m, int64_t v, int64_t width, int64_t np,
+                        int moduli, int moduli_factor) {
     const int64_t k = gathered_of(m, width), most = v > width ? v : width;
-    const size_t room = cholesky_residues(be, m, moduli_factor, v);
-    sizes s = {.low = (size_t)low_bytes(m, width, moduli, m),
-               .w = larger(integer_bytes(moduli, v, m), (size_t)(m * width) * sizeof(double)),
-               .z = integer_bytes(moduli, v, width)};
-    s.work =
-        larger((size_t)(16 * (most > np ? most : np)), be->integer->workspace(moduli, v, width));
-    s.work = larger(s.work, be->integer->workspace(moduli, v, v));
+    const size_t d = sizeof(double);
+    size_t room = cholesky_residues(be, m, moduli_factor, v);
+    layout l = {.bytes = {[LOW] = (size_t)low_bytes(m, width, moduli, m),
+                          [ALL_OF_W] = larger(integer_bytes(moduli, v, m), (size_t)(m * width) * d),
+                          [Z_BYTES] = integer_bytes(moduli, v, width)}};
+    l.bytes[WORK] = larger(
+        (size_t)(16 * (most > np ? most : np)),
+        larger(be->integer->workspace(moduli, v, width), be->integer->workspace(moduli, v, v)));
     if (np > 0) {
-        s.work = larger(s.work, be->integer->workspace(moduli, v, np));
-        s.phase = (size_t)(k * (np + v) + v * np) * sizeof(double) +
-                  (size_t)(k + np) * sizeof(int32_t) + integer_bytes(moduli, np, k) +
-                  integer_bytes(moduli, v, k);
+        l.bytes[WORK] = larger(l.bytes[WORK], be->integer->workspace(moduli, v, np));
+        l.bytes[CPM] = (size_t)(np * k) * d;
+        l.bytes[CPM_BYTES] = integer_bytes(moduli, np, k);
+        l.bytes[COLUMNS] = (size_t)(v * k) * d;
+        l.bytes[COLUMN_BYTES] = integer_bytes(moduli, v, k);
+        l.bytes[PHASE] = (size_t)(v * np) * d;
     }
-    s.fits[0] = s.low <= room;
-    s.fits[1] = s.w <= room - (s.fits[0] ? s.low : 0);
-    return s;
+    for (int i = 0; i < ITEMS; i++) {
+        l.bytes[i] = (l.bytes[i] + 255) / 256 * 256;
+        l.inside[i] = l.bytes[i] <= room;
+        room -= l.inside[i] ? l.bytes[i] : 0;
+        l.apart += l.inside[i] ? 0 : l.bytes[i];
+    }
+    return l;
 }
 
 static void bytes(const sys *s, const factor_kind *f, plan *p) {
     const int64_t m = (int64_t)s->m, v = p->rows, w = (int64_t)p->width;
-    const sizes z = sizes_of(p->be, m, v, w, p->points, p->moduli_exposure, p->moduli);
+    const layout l = layout_of(p->be, m, v, w, p->points, p->moduli_exposure, p->moduli);
     const size_t d = sizeof(double);
     (void)f;
     plan_add(p, "its blocks on the diagonal", (size_t)(m * w) * d);
     plan_add(p, "residues of T and W",
-             (z.fits[0] ? 0 : z.low) + (z.fits[1] ? 0 : z.w) + z.z + z.work +
-                 (size_t)(m + 2 * v) * sizeof(int32_t));
-    if (z.phase > 0)
-        plan_add(p, "residues of Cpm", z.phase);
+             l.apart + (size_t)(m + 2 * v + p->points + GATHERED) * sizeof(int32_t));
     p->per_target = "W of a target";
     p->target = (size_t)(v * m) * d;
 }
@@ -120,50 +131,43 @@ static void integers_close(product *base) {
     integers *x = (integers *)base;
     if (x == NULL)
         return;
-    ENGINE_RELEASE(base->e, x->diag, x->own[0], x->own[1], x->z, x->of_t, x->of_w, x->of_z, x->of_p,
-                   x->work, x->p.cpm, x->p.w, x->p.ct, x->p.inner, x->p.rc, x->p.rw);
+    ENGINE_RELEASE(base->e, x->diag, x->of_t, x->of_w, x->of_z, x->of_p, x->inner);
+    for (int i = 0; i < ITEMS; i++)
+        base->e->be->release(base->e->ctx, x->own[i]);
     free(x);
 }
 
-static status open_phase(integers *x) {
+static status take_items(integers *x) {
     engine *e = x->base.e;
-    const int64_t k = x->gathered;
-    const char *what = "residues of Cpm";
-    status st;
-    TRY(engine_doubles(e, x->np * k, "columns of Cpm", &x->p.cpm));
-    TRY(engine_doubles(e, x->v * k, "columns of W", &x->p.w));
-    TRY(engine_doubles(e, x->v * x->np, "W Cpm' of a target", &x->p.ct));
-    TRY(engine_array(e, (size_t)k * sizeof(int32_t), "exponents", (void **)&x->p.inner));
-    TRY(engine_array(e, (size_t)x->np * sizeof(int32_t), "exponents", (void **)&x->of_p));
-    TRY(engine_array(e, integer_bytes(x->moduli, x->np, k), what, (void **)&x->p.rc));
-    TRY(engine_array(e, integer_bytes(x->moduli, x->v, k), what, (void **)&x->p.rw));
-done:
+    const dense_factor *f = (const dense_factor *)x->base.f;
+    const layout l = layout_of(e->be, e->m, x->v, e->width, x->np, x->moduli, f->f.moduli);
+    char *room = f->f.residues;
+    status st = MOAO_OK;
+    for (int i = 0; i < ITEMS && st == MOAO_OK; i++) {
+        if (!l.inside[i])
+            st = engine_array(e, l.bytes[i], "residues of T and W", &x->own[i]);
+        x->at[i] = l.inside[i] ? room : x->own[i];
+        room += l.inside[i] ? l.bytes[i] : 0;
+    }
+    x->lwork = l.bytes[WORK];
     return st;
+}
+
+static status take_numbers(integers *x, int64_t n, int32_t **to) {
+    return engine_array(x->base.e, (size_t)n * sizeof **to, "exponents", (void **)to);
 }
 
 static status take_memory(integers *x) {
     engine *e = x->base.e;
-    const dense_factor *f = (const dense_factor *)x->base.f;
-    const int64_t m = e->m, w = e->width, v = x->v;
-    const sizes s = sizes_of(e->be, m, v, w, x->np, x->moduli, f->f.moduli);
-    char *room = f->f.residues;
     status st;
-    TRY(engine_doubles(e, w * m, "blocks of Cmm", &x->diag));
-    if (!s.fits[0])
-        TRY(engine_array(e, s.low, "residues of T", &x->own[0]));
-    x->low = s.fits[0] ? (int8_t *)room : x->own[0];
-    if (!s.fits[1])
-        TRY(engine_array(e, s.w, "residues of W", &x->own[1]));
-    x->w = s.fits[1] ? room + (s.fits[0] ? s.low : 0) : x->own[1];
-    TRY(engine_array(e, s.z, "residues of W T", (void **)&x->z));
-    TRY(engine_array(e, (size_t)m * sizeof(int32_t), "exponents", (void **)&x->of_t));
-    TRY(engine_array(e, (size_t)v * sizeof(int32_t), "exponents", (void **)&x->of_w));
-    TRY(engine_array(e, (size_t)v * sizeof(int32_t), "exponents", (void **)&x->of_z));
-    TRY(engine_array(e, s.work, "work of products", &x->work));
-    x->lwork = s.work;
-    TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, v, w)));
-    if (x->np > 0)
-        TRY(open_phase(x));
+    TRY(engine_doubles(e, e->width * e->m, "blocks of Cmm", &x->diag));
+    TRY(take_items(x));
+    TRY(take_numbers(x, e->m, &x->of_t));
+    TRY(take_numbers(x, x->v, &x->of_w));
+    TRY(take_numbers(x, x->v, &x->of_z));
+    TRY(take_numbers(x, x->np, &x->of_p));
+    TRY(take_numbers(x, x->gathered, &x->inner));
+    TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, x->v, e->width)));
 done:
     return st;
 }
@@ -199,7 +203,7 @@ static const dense_factor *factor_of(const integers *x) {
 /* Residues of columns j .. j + n of T above its block on the diagonal, as rows. */
 static integer_rows columns_of_t(const integers *x, int64_t j, int64_t n) {
     const int64_t m = x->base.e->m;
-    int8_t *low = x->low + low_bytes(m, x->base.e->width, x->moduli, j);
+    int8_t *low = (int8_t *)x->at[LOW] + low_bytes(m, x->base.e->width, x->moduli, j);
     integer_rows r = integer_plain(x->moduli, n, j, low, x->of_t + j);
     if (is_above(m, x->moduli)) {
         r.first = ABOVE;
@@ -214,7 +218,7 @@ static integer_rows columns_of_t(const integers *x, int64_t j, int64_t n) {
 
 /* Residues of W from column j on: divided among two arrays as those of T are. */
 static integer_rows rows_of_w(const integers *x, int64_t j) {
-    integer_rows r = integer_plain(x->moduli, x->v, x->base.e->m, x->w, x->of_w);
+    integer_rows r = integer_plain(x->moduli, x->v, x->base.e->m, x->at[ALL_OF_W], x->of_w);
     r.first = is_above(x->base.e->m, x->moduli) ? ABOVE : r.first;
     r.ld[1] = r.ld[0], r.step[1] = r.step[0];
     r.r[1] = r.r[0] + r.first * r.step[0] + j;
@@ -226,7 +230,7 @@ static integer_rows rows_of_w(const integers *x, int64_t j) {
 static status to_residues(const integers *x, const integer_matrix *a, const integer_rows *r) {
     const engine *e = x->base.e;
     status st;
-    TRY(e->be->integer->scale(e->ctx, x->moduli, e->m, a, r->exponent, x->work, x->lwork));
+    TRY(e->be->integer->scale(e->ctx, x->moduli, e->m, a, r->exponent, x->at[WORK], x->lwork));
     TRY(e->be->integer->convert(e->ctx, x->moduli, a, r));
 done:
     return st;
@@ -236,7 +240,7 @@ static status integers_load(product *base, const profile *p) {
     integers *x = (integers *)base;
     engine *e = base->e;
     const int64_t m = e->m;
-    double *columns = x->w;
+    double *columns = x->at[ALL_OF_W];
     status st = MOAO_OK;
     (void)p;
     report_phase("exposure: T of Cmm");
@@ -265,8 +269,8 @@ static status integers_begin(product *base, const wrows *w, double *own) {
                               -1,  NULL};
     const integer_rows r = rows_of_w(x, 0);
     (void)own;
-    x->p.count = 0;
-    x->p.begun = false;
+    x->count = 0;
+    x->begun = false;
     report_phase("exposure: residues of W");
     return to_residues(x, &a, &r);
 }
@@ -275,12 +279,8 @@ static status integers_columns(product *base, const wrows *w, int64_t j, int64_t
                                int64_t ldz) {
     integers *x = (integers *)base;
     engine *e = base->e;
-    const int64_t d = sizeof(double);
-    const double one = 1, *here = w->w + j * w->ld;
     status st;
-    TRY(e->be->copy(e->ctx, z, ldz * d, here, w->ld * d, w->rows * d, n));
-    TRY(e->be->trmm(e->ctx, BACKEND_D, 'R', 'L', 'N', 'N', w->rows, n, &one, x->diag + j * e->width,
-                    e->width, z, ldz, e->work, e->lwork));
+    TRY(panel_diagonal(e, w, j, n, x->diag + j * e->width, e->width, z, ldz));
     if (j == 0)
         return st;
     const integer_product p = {.moduli = x->moduli,
@@ -294,7 +294,7 @@ static status integers_columns(product *base, const wrows *w, int64_t j, int64_t
                                .b = columns_of_t(x, j, n),
                                .c = z,
                                .ldc = ldz};
-    TRY(e->be->integer->gemm(e->ctx, &p, x->work, x->lwork));
+    TRY(e->be->integer->gemm(e->ctx, &p, x->at[WORK], x->lwork));
 done:
     return st;
 }
@@ -312,7 +312,7 @@ static status integers_gram(product *base, const wrows *w, int64_t j, int64_t n,
                          .k = n,
                          .alpha = 1,
                          .beta = j > 0 ? 1 : 0,
-                         .a = integer_plain(x->moduli, x->v, n, x->z, x->of_z),
+                         .a = integer_plain(x->moduli, x->v, n, x->at[Z_BYTES], x->of_z),
                          .b = rows_of_w(x, j),
                          .c = y,
                          .ldc = w->rows};
@@ -321,7 +321,7 @@ static status integers_gram(product *base, const wrows *w, int64_t j, int64_t n,
     p.a.ld[1] = p.a.ld[0], p.a.step[1] = p.a.step[0];
     p.a.r[1] = p.a.r[0] + p.a.first * p.a.step[0];
     TRY(to_residues(x, &a, &p.a));
-    TRY(e->be->integer->gemm(e->ctx, &p, x->work, x->lwork));
+    TRY(e->be->integer->gemm(e->ctx, &p, x->at[WORK], x->lwork));
 done:
     return st;
 }
@@ -331,28 +331,28 @@ done:
 /* W Cpm' += that of the columns gathered so far. */
 static status flush(integers *x) {
     const engine *e = x->base.e;
-    const int64_t k = x->p.count;
-    const integer_matrix w = {'N', x->v, k, x->p.w, x->v, x->p.inner, -1, NULL},
-                         c = {'N', x->np, k, x->p.cpm, x->np, x->p.inner, 1, NULL};
+    const int64_t k = x->count;
+    const integer_matrix w = {'N', x->v, k, x->at[COLUMNS], x->v, x->inner, -1, NULL},
+                         c = {'N', x->np, k, x->at[CPM], x->np, x->inner, 1, NULL};
     const integer_product p = {.moduli = x->moduli,
                                .part = 'A',
                                .m = x->v,
                                .n = x->np,
                                .k = k,
                                .alpha = 1,
-                               .beta = x->p.begun ? 1 : 0,
-                               .a = integer_plain(x->moduli, x->v, k, x->p.rw, x->of_z),
-                               .b = integer_plain(x->moduli, x->np, k, x->p.rc, x->of_p),
-                               .c = x->p.ct,
+                               .beta = x->begun ? 1 : 0,
+                               .a = integer_plain(x->moduli, x->v, k, x->at[COLUMN_BYTES], x->of_z),
+                               .b = integer_plain(x->moduli, x->np, k, x->at[CPM_BYTES], x->of_p),
+                               .c = x->at[PHASE],
                                .ldc = x->v};
     status st = MOAO_OK;
     if (k == 0)
         return st;
     TRY(to_residues(x, &w, &p.a));
     TRY(to_residues(x, &c, &p.b));
-    TRY(e->be->integer->gemm(e->ctx, &p, x->work, x->lwork));
-    x->p.count = 0;
-    x->p.begun = true;
+    TRY(e->be->integer->gemm(e->ctx, &p, x->at[WORK], x->lwork));
+    x->count = 0;
+    x->begun = true;
 done:
     return st;
 }
@@ -364,14 +364,14 @@ static status gather(integers *x, backend_cov_target *target, const wrows *w, co
     const int64_t d = sizeof(double), i = sizeof(int32_t), bytes = p->n * i;
     status st;
     TRY(e->mat->fill_cpm_both(target, BACKEND_D, x->np, px, py, p->sensor, p->k0, p->n,
-                              x->p.cpm + x->p.count * x->np, x->np, p->n));
+                              (double *)x->at[CPM] + x->count * x->np, x->np, p->n));
     for (int axis = 0; axis < 2; axis++) {
         const int64_t from = p->column[axis];
-        TRY(e->be->copy(e->ctx, x->p.w + x->p.count * x->v, x->v * d, w->w + from * w->ld,
-                        w->ld * d, x->v * d, p->n));
-        TRY(e->be->copy(e->ctx, x->p.inner + x->p.count, bytes, factor_of(x)->f.exponent + from,
-                        bytes, bytes, 1));
-        x->p.count += p->n;
+        TRY(e->be->copy(e->ctx, (double *)x->at[COLUMNS] + x->count * x->v, x->v * d,
+                        w->w + from * w->ld, w->ld * d, x->v * d, p->n));
+        TRY(e->be->copy(e->ctx, x->inner + x->count, bytes, factor_of(x)->f.exponent + from, bytes,
+                        bytes, 1));
+        x->count += p->n;
     }
 done:
     return st;
@@ -385,7 +385,7 @@ static status integers_phase(product *base, backend_cov_target *target, const wr
     status st = MOAO_OK;
     (void)np;
     for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, most, &p);) {
-        if (x->p.count + 2 * p.n > x->gathered)
+        if (x->count + 2 * p.n > x->gathered)
             TRY(flush(x));
         TRY(gather(x, target, w, px, py, &p));
     }
@@ -399,7 +399,7 @@ static status integers_phase_end(product *base, const wrows *w, int64_t np, doub
     const integers *x = (const integers *)base;
     const engine *e = base->e;
     const int64_t d = sizeof(double), all = w->rows * np * d;
-    return e->be->copy(e->ctx, ct, all, x->p.ct, all, all, 1);
+    return e->be->copy(e->ctx, ct, all, x->at[PHASE], all, all, 1);
 }
 
 const product_kind product_integer = {
@@ -409,7 +409,6 @@ const product_kind product_integer = {
     .exact = true,
     .own_phase = true,
     .width = 4096,
-    .multiple = INTEGER_STEP,
     .bytes = bytes,
     .open = integers_open,
     .close = integers_close,

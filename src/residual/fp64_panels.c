@@ -61,17 +61,26 @@ done:
     return st;
 }
 
-status panel_product(engine *e, const wrows *w, int64_t j, int64_t n, const double *t, int64_t ldt,
-                     double *z, int64_t ldz) {
-    const int64_t below = e->m - j - n, d = sizeof(double);
-    const double one = 1, *here = w->w + j * w->ld;
+status panel_diagonal(engine *e, const wrows *w, int64_t j, int64_t n, const double *t, int64_t ldt,
+                      double *z, int64_t ldz) {
+    const int64_t d = sizeof(double);
+    const double one = 1;
     status st;
-    TRY(e->be->copy(e->ctx, z, ldz * d, here, w->ld * d, w->rows * d, n));
+    TRY(e->be->copy(e->ctx, z, ldz * d, w->w + j * w->ld, w->ld * d, w->rows * d, n));
     TRY(e->be->trmm(e->ctx, BACKEND_D, 'R', 'L', 'N', 'N', w->rows, n, &one, t, ldt, z, ldz,
                     e->work, e->lwork));
+done:
+    return st;
+}
+
+status panel_product(engine *e, const wrows *w, int64_t j, int64_t n, const double *t, int64_t ldt,
+                     double *z, int64_t ldz) {
+    const int64_t below = e->m - j - n;
+    status st;
+    TRY(panel_diagonal(e, w, j, n, t, ldt, z, ldz));
     if (below > 0)
-        TRY(engine_gemm(e, 'N', 'N', w->rows, n, below, 1.0, here + n * w->ld, w->ld, t + n, ldt,
-                        1.0, z, ldz));
+        TRY(engine_gemm(e, 'N', 'N', w->rows, n, below, 1.0, w->w + (j + n) * w->ld, w->ld, t + n,
+                        ldt, 1.0, z, ldz));
 done:
     return st;
 }

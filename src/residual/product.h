@@ -33,7 +33,6 @@ typedef struct product_kind {
     bool leaves_share; /* a part of Cpm is left out: share, phase_share */
     bool refined;      /* what W Cmm0 leaves of B0 counts in full: compressed factors refine W */
     int width;         /* 0, or columns of a panel of a large system that fill a device evenly */
-    int multiple;      /* 0, or what columns of a panel are a multiple of */
 
     /* Adds items of memory to a plan (plan_add), and what a target takes. */
     void (*bytes)(const sys *s, const factor_kind *f, plan *p);

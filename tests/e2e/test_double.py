@@ -42,7 +42,7 @@ class Double(unittest.TestCase):
         first = None
         for options, ranks in ((["compute.panel=40"], 1),
                                (["compute.panel=48", "compute.targets_per_chunk=2", "compute.precision=double", "compute.factor=dense"], 2)):
-            run = Run(CASE, "compute.double=integer", *options, env=DEVICE, ranks=ranks)
+            run = Run(CASE, "compute.double=integer", "compute.integer_tolerance=0", *options, env=DEVICE, ranks=ranks)
             gap = np.abs(run.quantity("STREHL") - native.quantity("STREHL")).max()
             self.assertTrue(0 < gap < 1e-11, gap)
             with fits.open(run.path("maps.fits")) as f, fits.open(native.path("maps.fits")) as g:
@@ -66,25 +66,49 @@ class Double(unittest.TestCase):
         self.assertTrue(0 < gaps[0] < 1e-14 and 30 * gaps[0] < gaps[1] < 1e-10, gaps)
 
     def test_memory(self):
-        """Residues are in the plan: six bytes for each entry of a triangle beyond the array of the factor itself; 14 for each of a W."""
+        """Residues are in the plan: six bytes for each entry of a triangle beyond the array of the factor itself; 14 for each of a W where
+        those of T leave no room."""
         p = moao("check", os.path.join(ROOT, "params", "mosaic.yaml"), "--gpus", "1", "compute.double=integer", "compute.gpu_memory=148e9")
         line = next(x for x in p.stdout.splitlines() if "residues of the factor" in x)
         self.assertTrue(31 < float(line.split()[0]) < 36, line)
+        self.assertIn("double precision by integers: 14 moduli, in exposures 12", p.stdout)
+        p = moao("check", os.path.join(ROOT, "params", "mosaic.yaml"), "--gpus", "1", "compute.double=integer", "compute.gpu_memory=160e9",
+                 "compute.integer_tolerance=0")
         line = next(x for x in p.stdout.splitlines() if "residues of T and W" in x)
-        self.assertTrue(7.7 < float(line.split()[0]) < 10, line)
+        self.assertTrue(7.7 < float(line.split()[0]) < 13, line)
 
     def test_refused(self):
         """Where no dense factor on a device computes, in one line, before anything is written."""
         with tempfile.TemporaryDirectory() as folder:
             case, out = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE), os.path.join(folder, "out")
             for options, env, where in ((["compute.backend=cpu"], {}, "the CPUs'"), (["compute.factor=tlr"], DEVICE, "tlr"),
-                                        (["compute.factor=host"], DEVICE, "in the host's memory"),
-                                        (["compute.product=fp16"], DEVICE, "in FP16")):
+                                        (["compute.factor=host"], DEVICE, "in the host's memory")):
                 p = moao("run", case, "compute.double=integer", *options, "-o", out, env=env, check=False)
                 self.assertEqual(p.returncode, 2, p.stderr)
                 self.assertIn("compute.double: integer computes a dense factor in the memory of a GPU, and here the factor is " + where,
                               p.stderr)
                 self.assertFalse(os.path.exists(out), options)
+
+    def test_chosen(self):
+        """auto takes integers where a card's rates and the number of measurements make them faster and its memory holds them."""
+        for card, case, options, integer in (("RTX 4090", "elt-small.yaml", ["compute.precision=double"], True), ("H200", "mosaic.yaml", ["compute.precision=double"], True),
+                                             ("H200", "elt-small.yaml", ["compute.precision=double"], False),
+                                             ("H200", "mosaic.yaml", ["compute.precision=double", "compute.gpu_memory=110e9"], False),
+                                             ("H200", "mosaic.yaml", ["compute.precision=mixed"], False)):
+            p = moao("check", os.path.join(ROOT, "params", case), "--gpus", "1", "--gpu", card, "compute.double=auto", *options)
+            self.assertEqual("double precision by integers" in p.stdout, integer, (card, case, options, p.stdout))
+
+    def test_mixed(self):
+        """In mixed precision the reference of the sampled target is by integers: it differs from the native one by their rounding alone."""
+        case, differences = CASE.replace(", residual: sensor", "").replace("exposure_times: [0]", "exposure_times: [600]"), []
+        for double in ("native", "integer"):
+            run = Run(case, "compute.precision=mixed", "compute.double=" + double, "compute.panel=48",
+                      env={**DEVICE, "MOAO_TEST_OPERATOR": "half"})
+            differences.append(run.table("EXPOSURES")["MIXDIFF"][0])
+            with fits.open(run.path("maps.fits")) as f:
+                self.assertEqual((f[0].header["CDOUBLE"], f[0].header["PRECISN"]), (double, "mixed"))
+        self.assertTrue(1e-9 < differences[0] < 1e-4, differences)
+        self.assertTrue(0 < abs(differences[1] - differences[0]) < 1e-10, differences)
 
     def test_resumed(self):
         """A run that goes on computes in double precision as it began, and is refused otherwise."""

@@ -106,35 +106,36 @@ typedef struct {
     bool front;        /* in front of those */
 } integer_block;
 
-/* sum 4^-unit += 4^-e; 4^500 is a number. */
-INTEGER_INLINE void integer_add_square(int e, int32_t *unit, double *sum) {
-    const int d = *unit - e;
+/* sum 4^-unit += number 4^e, which is positive; 4^500 is a number. */
+INTEGER_INLINE void integer_add_square(double number, int e, int32_t *unit, double *sum) {
+    const int d = *unit + e;
     if (*sum == 0 || d > 500) {
-        *sum = *sum == 0 ? 1 : 2;
-        *unit = e;
+        *sum = *sum == 0 ? number : 2 * number;
+        *unit = -e;
     } else if (d > -500) {
-        *sum += integer_power(2 * d);
+        *sum += number * integer_power(2 * d);
     }
 }
 
 /* Row i of a growth by a block. */
 INTEGER_INLINE void integer_grow(const integer_block *b, int64_t i, const moao_integer_growth *g) {
     const bool marked = b->before > 0 && g->exponent[i] == MOAO_INTEGER_BAD;
-    const int e = marked ? MOAO_INTEGER_BAD : integer_row_exponent(b->limit, b->largest, b->sum);
+    const bool bad = marked || !(b->largest <= 1.79769313486231571e308);
     const int32_t begin = b->front ? 0 : (int32_t)b->before;
-    int order, most;
+    int top, order, most;
     if (b->before == 0)
         g->unit[i] = 0, g->sum[i] = 0, g->exponent[i] = 0;
     g->span[2 * i] = begin;
     g->span[2 * i + 1] = begin + (int32_t)b->n;
-    if (e == MOAO_INTEGER_BAD) {
+    if (bad) {
         g->exponent[i] = MOAO_INTEGER_BAD;
         return;
     }
     if (!(b->largest > 0)) /* zeros, by any exponent */
         return;
     const bool first = g->sum[i] == 0;
-    integer_add_square(e, &g->unit[i], &g->sum[i]);
+    (void)frexp(b->largest, &top);
+    integer_add_square((double)b->sum / b->limit, top - 20, &g->unit[i], &g->sum[i]);
     const double f = frexp(g->sum[i], &order); /* sum <= 2^order, or 2^(order - 1) */
     order -= f == 0.5 ? 1 : 0;
     most = g->unit[i] - (order > 0 ? (order + 1) / 2 : -(-order / 2));

@@ -32,7 +32,7 @@ enum {
     MOAO_INTEGER_DEPTH = 131072,    /* inner size whose sums of bytes are exact in 32 bits */
     MOAO_INTEGER_STEP = 16,         /* residues of a row are stored up to a multiple of this, */
     MOAO_INTEGER_ROWS = 16,         /* and rows of an operand can be read up to one of this */
-    MOAO_INTEGER_SPARE = 2,         /* bits by which a row may grow before it is converted anew */
+    MOAO_INTEGER_SPARE = 1,         /* bits by which a row may grow before it is converted anew */
     MOAO_INTEGER_BAD = -2147483647, /* exponent of a marked row */
 };
 #define MOAO_INTEGER_LONGEST ((int64_t)1 << 24) /* inner size of a product */
