@@ -78,6 +78,8 @@ static void test_rates(void **state) {
     (void)state;
     assert_true(gpu_model_rate(h) == MACHINE_GPU_RATE);
     assert_true(gpu_model_fp16_exposure(h) == MACHINE_FP16_EXPOSURE);
+    assert_true(gpu_model_integers(h) == MACHINE_INTEGERS);
+    assert_true(gpu_model_integers(gpu_model_find("RTX 4090")) > 10 * MACHINE_INTEGERS);
     assert_true(gpu_model_fp32_entries(h) == MACHINE_FP32_ENTRIES);
     assert_true(gpu_model_threads(h) == MACHINE_DEVICE_THREADS);
     /* products in FP16: flop/s in proportion to the chips' */
