@@ -269,8 +269,6 @@ static status integers_begin(product *base, const wrows *w, double *own) {
                               -1,  NULL};
     const integer_rows r = rows_of_w(x, 0);
     (void)own;
-    x->count = 0;
-    x->begun = false;
     report_phase("exposure: residues of W");
     return to_residues(x, &a, &r);
 }
@@ -384,6 +382,10 @@ static status integers_phase(product *base, backend_cov_target *target, const wr
     const int64_t most = e->width / 2 > 0 ? e->width / 2 : 1;
     status st = MOAO_OK;
     (void)np;
+    if (j == 0) { /* targets that share W have one `begin` */
+        x->count = 0;
+        x->begun = false;
+    }
     for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, most, &p);) {
         if (x->count + 2 * p.n > x->gathered)
             TRY(flush(x));
