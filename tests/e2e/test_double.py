@@ -65,6 +65,14 @@ class Double(unittest.TestCase):
                 self.assertEqual(f[0].header["CMODULI"], moduli)
         self.assertTrue(0 < gaps[0] < 1e-14 and 30 * gaps[0] < gaps[1] < 1e-10, gaps)
 
+    def test_shared(self):
+        """Targets that share W share its residues; each has a W Cpm' of its own."""
+        shared = "mode: glao\n" + CASE.replace(", residual: sensor", "").replace("[11, -7], [-9, -30]", "[11, -7]")
+        native, integer = (Run(shared, "compute.precision=double", "compute.panel=96", "compute.double=" + x, env=DEVICE).quantity("STREHL")
+                           for x in ("native", "integer"))
+        gap = np.abs(native - integer).max()
+        self.assertTrue(0 < gap < 1e-11, gap)
+
     def test_memory(self):
         """Residues are in the plan: six bytes for each entry of a triangle beyond the array of the factor itself; 14 for each of a W where
         those of T leave no room."""
