@@ -440,6 +440,19 @@ done:
     return st;
 }
 
+static void announce_integers(const run *r) {
+    if (r->pl->moduli > 0 && r->pl->pair->product->fp16)
+        progress_note("the reference of the sampled target is computed by integers: %d moduli",
+                      r->pl->moduli_exposure);
+    else if (r->pl->moduli > 0)
+        progress_note("the factor of Cmm is computed by integers: %d moduli, each device by "
+                      "itself; exposures by %d",
+                      r->pl->moduli, r->pl->moduli_exposure);
+    if (plan_split(r->pl) > 0)
+        progress_note("the factor of Cmm is computed by integers: %d moduli, each device by itself",
+                      plan_split(r->pl));
+}
+
 void run_announce(const run *r) {
     const sys *s = &r->u.s;
     const comm *c = r->c;
@@ -477,16 +490,7 @@ void run_announce(const run *r) {
     if (r->pl->pair->factor->compressed && r->pl->members > 1)
         progress_note("it is distributed: each of %d ranks keeps its tile rows alone",
                       r->pl->members);
-    if (r->pl->moduli > 0 && r->pl->pair->product->fp16)
-        progress_note("the reference of the sampled target is computed by integers: %d moduli",
-                      r->pl->moduli_exposure);
-    else if (r->pl->moduli > 0)
-        progress_note("the factor of Cmm is computed by integers: %d moduli, each device by "
-                      "itself; exposures by %d",
-                      r->pl->moduli, r->pl->moduli_exposure);
-    if (plan_split(r->pl) > 0)
-        progress_note("the factor of Cmm is computed by integers: %d moduli, each device by itself",
-                      plan_split(r->pl));
+    announce_integers(r);
     if (r->pl->pair->factor == &factor_tlr_host)
         progress_note("it is kept in the host's memory and streamed to the device");
     if (r->pl->pair->factor == &factor_host)
