@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "base/text.h"
 #include "cmd_check.h"
+#include "job/device.h"
 #include "job/launch.h"
 
 #include <math.h>
@@ -110,6 +111,17 @@ static status named_model(cmdline *cl, const gpu_model **model) {
     return MOAO_OK;
 }
 
+/* GPUs that are asked about compute, or the question is refused. */
+static status may_use_gpus(const cmdline *cl, const params *par) {
+    const char *reason = device_host_only(par);
+    if (reason == NULL && par->compute_backend == BACKEND_CPU)
+        reason = par->mirrors_pitch.n > 0 ? "images of mirrors are computed on CPUs"
+                                          : "compute.backend is cpu";
+    if (cl->gpus == 0 || reason == NULL)
+        return MOAO_OK;
+    return status_fail(MOAO_INPUT, "--gpus: %s; ask about --nodes and --cores alone", reason);
+}
+
 /* This machine: its GPUs, else as many ranks of its cores as suit the case. */
 static status plan_here(const comm *c, const request *q, const machine *m, double limit,
                         check_facts *f) {
@@ -147,6 +159,9 @@ static status plan_here(const comm *c, const request *q, const machine *m, doubl
 /* Rank 0. */
 static status make_plans(const comm *c, const setup *u, const machine *m, check_facts *f) {
     const double limit = f->cl->limit > 0 ? f->cl->limit : ADVISE_LIMIT;
+    status st = may_use_gpus(f->cl, u->par);
+    if (st != MOAO_OK)
+        return st;
     machine_kind k = f->described ? described(c, f->cl, f->model, m) : usual(m);
     f->q = request_init(u->par, &u->s, &u->a, &u->o);
     f->q.want = u->sampled ? u->want.ntarget : 0;
@@ -154,9 +169,9 @@ static status make_plans(const comm *c, const setup *u, const machine *m, check_
     const gpu_model *model;
     const bool gpu = gpu_is_here(&model);
     request_for_gpu(&f->q, f->described ? f->model : model);
-    status st = request_predict(&f->q, f->described ? f->cl->gpus > 0
-                                                    : wanted == BACKEND_GPU ||
-                                                          (wanted == BACKEND_AUTO && gpu));
+    st = request_predict(&f->q, f->described
+                                    ? f->cl->gpus > 0
+                                    : wanted == BACKEND_GPU || (wanted == BACKEND_AUTO && gpu));
     if (st == MOAO_OK && !f->described)
         st = plan_here(c, &f->q, m, limit, f);
     if (st == MOAO_OK && (f->described || (!f->here.fits && f->here.gpus == 0))) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* A GPU makes covariances of sensors of one delay, of one frame. */
-static const char *host_only(const params *par) {
+const char *device_host_only(const params *par) {
     for (int w = 0; w < par->sensors.n; w++)
         if (params_given(par->sensors.v[w].delay))
             return "sensors with delays of their own are computed on CPUs";
@@ -73,11 +73,11 @@ status device_choose(const comm *c, const params *par, bool own, machine *m) {
     m->text[0] = '\0';
     if (named != NULL)
         st = families_backend(named, &m->be);
-    else if (par->compute_backend == BACKEND_GPU && host_only(par) != NULL)
+    else if (par->compute_backend == BACKEND_GPU && device_host_only(par) != NULL)
         st = status_fail(MOAO_INPUT, "compute.backend: gpu, but %s; expected auto or cpu",
-                         host_only(par));
-    else if (par->compute_backend != BACKEND_CPU && host_only(par) != NULL)
-        snprintf(m->text, sizeof m->text, "%s", host_only(par));
+                         device_host_only(par));
+    else if (par->compute_backend != BACKEND_CPU && device_host_only(par) != NULL)
+        snprintf(m->text, sizeof m->text, "%s", device_host_only(par));
     else if (par->compute_backend != BACKEND_CPU)
         st = find_gpu(par->compute_backend == BACKEND_GPU, m);
     if (st == MOAO_OK && m->be == NULL && own) {

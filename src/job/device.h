@@ -12,4 +12,8 @@
  * "device"). */
 status device_choose(const comm *c, const params *par, bool own, machine *m);
 
+/* Why a case is computed on CPUs whatever a machine has, compute.backend: cpu apart; NULL: it need
+ * not. */
+const char *device_host_only(const params *par);
+
 #endif

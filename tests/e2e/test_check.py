@@ -76,6 +76,14 @@ class Check(unittest.TestCase):
             self.assertEqual([x for x in p.stdout.split("\n") if len(x) > 80 and "/" not in x], [])
             self.assertNotIn("GPU", p.stdout.replace("--gpus", ""))
 
+    def test_gpus_that_would_not_compute(self):
+        """What is computed on CPUs alone has no forecast of GPUs."""
+        for name, option, reason in (("instruments/mavis", "mode=mcao", "closed loop"), ("mcao", "mode=mcao", "images of mirrors"),
+                                     ("demo", "compute.backend=cpu", "compute.backend is cpu")):
+            p = moao("check", os.path.join(ROOT, "params", name + ".yaml"), "--gpus", "1", option, check=False)
+            self.assertEqual(p.returncode, 2)
+            self.assertRegex(p.stderr, "--gpus: .*%s" % reason)
+
     def test_another_machine(self):
         """Nodes, cores, memory and speed by options; dgemm is not measured then, and the number of nodes is found."""
         def plan(*options):
