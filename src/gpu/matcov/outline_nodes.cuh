@@ -157,7 +157,7 @@ static __device__ inline void outline_pair(const layer_function &layer, const ou
 /* The phase with a whole subaperture on a layer: tables and, of a difference in single precision,
  * the expansion of pairs.cu from so many sizes on: what it leaves out falls as the fourth power of
  * the separation. Nodes of an outline at OUTLINE_APART are no closer to the other's centre. */
-#define EXPANDED 1.5
+#define EXPANDED 2.0
 /* OUTLINE_RADIUS and OUTLINE_APART of differences of profiles in single precision, with whole
  * subapertures, on a lattice and with points. Beyond it the interpolation in a lattice's table
  * serves; second moments of others (rough2) take longer than nodes (H200). */
