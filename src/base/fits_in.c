@@ -58,12 +58,16 @@ static status check_extent(fitsin *in) {
 }
 
 /* Whether a card has a value that is no text and longer than any number; cfitsio needs no blank
- * before it. */
+ * before it. A text begins with its quote: one further behind belongs to another value. */
 static bool long_value(const char *card) {
-    int n = 0;
+    int n = 0, i = 9;
     if (card[8] != '=')
         return false;
-    for (int i = 9; i < CARD && card[i] != '/' && card[i] != '\''; i++)
+    while (i < CARD && card[i] == ' ')
+        i++;
+    if (i < CARD && card[i] == '\'')
+        return false;
+    for (; i < CARD && card[i] != '/'; i++)
         n += card[i] != ' ';
     return n > LONGEST_NUMBER;
 }

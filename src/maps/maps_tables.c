@@ -160,7 +160,7 @@ static void write_facts(fitsout *o, const maps_data *m) {
         fitsout_text(o, "CPRODUCT", pair->product->word, "compute.product that computed");
     if (pair != NULL)
         fitsout_text(o, "CDOUBLE", store_get_fact(m->st, "moduli", 0) > 0 ? "integer" : "native",
-                     "compute.double that computed factor, W and exposures");
+                     "compute.double of factor, W and exposures");
     if (pair != NULL && store_get_fact(m->st, "moduli_exposure", 0) > 0)
         fitsout_integer(o, "CMODULI", store_get_fact(m->st, "moduli_exposure", 0),
                         "moduli of products of exposures by integers");

@@ -98,7 +98,7 @@ static status geqrf(backend_ctx *ctx, backend_type t, int64_t count, int64_t m, 
         full = room == NULL;
 #pragma omp for schedule(dynamic)
         for (int64_t q = 0; q < count; q++) {
-            int info;
+            int info = 0;
             if (room)
                 (t == BACKEND_Z ? zgeqrf_ : cgeqrf_)(&rows, &cols, a[q], &ld, tau[q], room, &lwork,
                                                      &info);

@@ -290,19 +290,21 @@ static void maker_release(maker *w) {
 
 status hss_factor_sizes(const hss *h, struct hss_factor *q, int l) {
     factor_level *v = q->level + l, *low = v + 1;
+    const nested_level *const own =
+        l > 0 && l < NESTED_LEVELS ? h->level + l : NULL; /* the root has none */
     const bool leaf = l == h->t.levels;
     status st;
-    v->nodes = tree_nodes(l), v->most = l > 0 ? h->level[l].most : 1, v->rows = 1;
+    v->nodes = tree_nodes(l), v->most = own != NULL ? own->most : 1, v->rows = 1;
     int64_t **list[] = {&v->n, &v->k, &v->y, &v->s, &v->v, &v->t};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         TRY(ALLOC(*list[i], (unsigned long)v->nodes, "unknowns of nodes"));
     for (int64_t i = 0; i < v->nodes; i++) {
         v->n[i] = leaf ? h->t.size[tree_node(l, i)] : low->k[2 * i] + low->k[2 * i + 1];
-        v->k[i] = l > 0 ? h->level[l].rank[i] : 0;
+        v->k[i] = own != NULL ? own->rank[i] : 0;
         v->rows = v->n[i] > v->rows ? v->n[i] : v->rows;
     }
-    if (leaf && l > 0)
-        v->rows = h->level[l].rows > h->leaf ? h->level[l].rows : h->leaf;
+    if (leaf && own != NULL)
+        v->rows = own->rows > h->leaf ? own->rows : h->leaf;
     v->ldg = leaf ? v->rows : 2 * v->rows;
 done:
     return st;

@@ -186,8 +186,8 @@ static status solve_together(const solve *s, int count, const integer_solve_rows
     solution x[TOGETHER];
     status st = MOAO_OK;
     for (int i = 0; i < count; i++, at += bytes_each(o, rows)) {
-        double *sum = (double *)at;
-        int32_t *exponent = (int32_t *)(sum + rows);
+        double *sum = (void *)at;
+        int32_t *exponent = (void *)(sum + rows);
         int8_t *r = (int8_t *)at + aligned((size_t)rows * (4 * sizeof(int32_t) + sizeof(double)));
         x[i] = (solution){.w = w[i],
                           .r = integer_plain(o->moduli, rows, inner_of(o), r, exponent),
