@@ -42,7 +42,7 @@ def run(c, *overrides, **kw):
 
 def terms(r):
     t = r.table("TARGETS")
-    return {k: np.array(t["WFE_%s_LONG" % k]).ravel() for k in ("TOTAL", "TOMO", "NOISE", "FIT", "LAG")}
+    return {k: np.array(t["WFE_%s_LONG" % k]).ravel() for k in ("TOTAL", "TOMO", "NOISE", "FIT", "GENFIT", "LAG")}
 
 
 def header(r):
@@ -67,7 +67,7 @@ class Loop(unittest.TestCase):
                                                                                            math.sqrt(square), true, got["LAG"]))
             self.assertLess(abs(math.sqrt(square) / true - 1), 0.005)
             self.assertAlmostEqual(got["NOISE"], math.sqrt(noise) * still["NOISE"], delta=1e-6 * got["NOISE"])
-            self.assertAlmostEqual(sum(got[k] * abs(got[k]) for k in ("TOMO", "NOISE", "FIT", "LAG")), got["TOTAL"] ** 2, delta=1e-3)
+            self.assertAlmostEqual(sum(got[k] * abs(got[k]) for k in ("TOMO", "NOISE", "FIT", "GENFIT", "LAG")), got["TOTAL"] ** 2, delta=1e-3)
             self.assertAlmostEqual(got["TOMO"], still["TOMO"], delta=1e-6 * got["TOMO"])
 
     def test_frame_by_frame(self):
