@@ -431,6 +431,7 @@ static void wrong_overrides(void **state) {
         {"telescope.diametr=3", "command line:1:11: telescope.diametr: ", "did you mean diameter?"},
         {"telescope.diameter=nan", "command line:1:20: telescope.diameter: ", "not a number"},
         {"telescope.diameter=", "command line:1:19: telescope.diameter: ", "no value"},
+        {"atmosphere={file: }", "command line:1:19: atmosphere.file: ", "no value"},
         {"telescope.diameter", "command line:1:1: telescope.diameter: ", "expected key=value"},
         {"=3", "command line:1:1: syntax: ", "no key"},
         {"a..b=3", "command line:1:3: a..b: ", "not a key"},
