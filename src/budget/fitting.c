@@ -30,21 +30,11 @@ typedef struct {
 
 /* --- the mirror's shapes */
 
-static size_t largest_row(const psf *p) {
-    size_t most = 1;
-    for (int j = 0; j < psf_lattice_rows(p); j++) {
-        const psf_strip z = psf_influence(p, j, NULL);
-        const size_t n = (size_t)z.n * (size_t)z.nact;
-        most = n > most ? n : most;
-    }
-    return most;
-}
-
 status mirror_shapes(const psf *p, int v, double *mean, double *g) {
     const double *x, *y, np = (double)psf_points(p, &x, &y);
     double *influence = NULL;
     status st;
-    TRY(ALLOC(influence, largest_row(p), "influence functions"));
+    TRY(ALLOC(influence, psf_influence_most(p), "influence functions"));
     for (int j = 0; j < psf_lattice_rows(p); j++) {
         const psf_strip z = psf_influence(p, j, influence);
         if (z.n == 0 || z.nact == 0)
@@ -185,7 +175,7 @@ static status fitting_on(const comm *c, const sys *s, const psf *p, int n, const
               .v = sys_commands(s),
               .np = (int)psf_points(p, &x, &y),
               .rows = psf_lattice_rows(p),
-              .most = largest_row(p)};
+              .most = psf_influence_most(p)};
     status st;
     TRY(ALLOC(k.influence, k.most, "influence functions"));
     TRY(ALLOC(k.mean, v, "influence functions"));

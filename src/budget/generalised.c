@@ -277,27 +277,9 @@ done:
 
 /* --- life */
 
-/* Points in places of their cells that change from row to row. */
 static void choose_points(job *k) {
-    int step = (int)(k->np / FEW);
-    step = step < 1 ? 1 : step % 2 == 0 ? step - 1 : step;
-    k->few = 0;
-    for (int j = 0; j < psf_lattice_rows(k->p); j++) {
-        const psf_strip z = psf_influence(k->p, j, NULL);
-        for (int i = 0; i < z.n; i++)
-            if ((z.column[i] + step / 2 * j) % step == 0)
-                k->at[k->few++] = z.first + i;
-    }
-}
-
-static size_t largest_strip(const psf *p) {
-    size_t most = 1;
-    for (int j = 0; j < psf_lattice_rows(p); j++) {
-        const psf_strip z = psf_influence(p, j, NULL);
-        const size_t n = (size_t)z.n * (size_t)z.nact;
-        most = n > most ? n : most;
-    }
-    return most;
+    const int step = (int)(k->np / FEW);
+    k->few = psf_thin(k->p, step < 1 ? 1 : step % 2 == 0 ? step - 1 : step, k->at);
 }
 
 static status open_job(job *k) {
@@ -315,7 +297,7 @@ static status open_job(job *k) {
     TRY(ALLOC(k->some, v * few, "shapes of the mirror"));
     TRY(ALLOC(k->best, few * np, "shapes of the mirror"));
     TRY(ALLOC(k->of, few * np * nd, "shapes of commands"));
-    TRY(ALLOC(k->strip, largest_strip(k->p), "influence functions"));
+    TRY(ALLOC(k->strip, psf_influence_most(k->p), "influence functions"));
 done:
     return st;
 }

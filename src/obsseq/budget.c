@@ -55,18 +55,12 @@ size_t budget_target_bytes(const sys *s) {
 
 /* --- life */
 
-/* Every thinning-th point, in places of their cells that change from row to row. */
 static status choose_points(const psf *ps, budget_term *b) {
     const double *x, *y;
     const size_t points = psf_points(ps, &x, &y);
-    const int step = thinning(points);
-    status st = ALLOC(b->at, points, "points of the pupil");
-    for (int j = 0; st == MOAO_OK && j < psf_lattice_rows(ps); j++) {
-        const psf_strip z = psf_influence(ps, j, NULL);
-        for (int i = 0; i < z.n; i++)
-            if ((z.column[i] + step / 2 * j) % step == 0)
-                b->at[b->few.n++] = z.first + i;
-    }
+    const status st = ALLOC(b->at, points, "points of the pupil");
+    if (st == MOAO_OK)
+        b->few.n = psf_thin(ps, thinning(points), b->at);
     return st;
 }
 
@@ -96,14 +90,8 @@ static status send_weight(tor *t, budget_term *b) {
     engine *e = &t->e;
     double *strip = NULL, *weight = NULL;
     const int64_t rows = t->t.nlrow;
-    size_t most = 1;
     status st;
-    for (int j = 0; j < psf_lattice_rows(b->ps); j++) {
-        const psf_strip z = psf_influence(b->ps, j, NULL);
-        const size_t n = (size_t)z.n * (size_t)z.nact;
-        most = n > most ? n : most;
-    }
-    TRY(ALLOC(strip, most, "influence functions"));
+    TRY(ALLOC(strip, psf_influence_most(b->ps), "influence functions"));
     TRY(ALLOC(weight, (size_t)(rows * b->few.n), "influence functions"));
     fill_weight(&t->t, b, strip, weight);
     TRY(engine_copy(e, b->weight, weight, rows * b->few.n));

@@ -307,6 +307,27 @@ int psf_lattice_rows(const psf *p) {
     return p->lattice;
 }
 
+size_t psf_influence_most(const psf *p) {
+    size_t most = 1;
+    for (int j = 0; j < psf_lattice_rows(p); j++) {
+        const psf_strip z = psf_influence(p, j, NULL);
+        const size_t n = (size_t)z.n * (size_t)z.nact;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+int psf_thin(const psf *p, int step, int *at) {
+    int n = 0;
+    for (int j = 0; j < psf_lattice_rows(p); j++) {
+        const psf_strip z = psf_influence(p, j, NULL);
+        for (int i = 0; i < z.n; i++)
+            if ((z.column[i] + step / 2 * j) % step == 0)
+                at[n++] = z.first + i;
+    }
+    return n;
+}
+
 /* g = Y IF' - C for the points of lattice row j. */
 static void command_rows(const work *k, int j) {
     const psf_strip s = psf_influence(k->p, j, k->influence);

@@ -6,7 +6,7 @@
  * used by all targets of a chunk: those of eight moduli above the diagonal of the factor's array,
  * where the factor has its own while it is computed, the others in the memory of the factor's
  * residues. Of a target, with d_l = 2^e_l, e the exponents of the rows of L, which scale
- * measurements of any size alike:
+ * measurements, whatever their size:
  *
  *     Z(j) = (W(0:j) D^-1) (D T(0:j, j)) + W(j) T(j, j)      the latter by trmm
  *     Y   += (Z(j) D) (W(j) D^-1)'

@@ -70,7 +70,7 @@ class Static(unittest.TestCase):
 
 
     def test_device(self):
-        """With a device's memory beside the host's, and checked by the run: the same to rounding."""
+        """With a device's memory and the host's, and checked by the run: the same to rounding."""
         for control in ("split", "cascade", "independent"):
             words = ["loop.low.control=" + control, "loop.low.modes=focus", "output.budget=none"]
             other = run(SMALL, *words, "compute.verify=full", env={"MOAO_RESIDENT_BACKEND": "cpu"})

@@ -356,10 +356,7 @@ __launch_bounds__(THREADS) void points(const __grid_constant__ gpu_outline_point
                              r2 = dx * dx + dy * dy;
                 const bool near = i < p.np && r2 < v.near2;
                 collect(sh.warp[first / WARP], number, near, r2 >= v.apart2, l);
-                if (i < p.np && !near && r2 < v.rough2)
-                    add_second(sh.phase[l], turn, a.outline.moments + 6 * k, (E)v.one, (E)dx, (E)dy,
-                               (E)v.coef * inverse, e);
-                any |= i < p.np && r2 < v.rough2;
+                any |= near;
             }
             take(sh.warp[first / WARP], number, more ? WARP : 1, e,
                  [&](int of, int l, int set, E *v) {

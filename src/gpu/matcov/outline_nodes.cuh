@@ -160,7 +160,7 @@ static __device__ inline void outline_pair(const layer_function &layer, const ou
 #define EXPANDED 2.0
 /* OUTLINE_RADIUS and OUTLINE_APART of differences of profiles in single precision, with whole
  * subapertures, on a lattice and with points. Beyond it the interpolation in a lattice's table
- * serves; second moments of others (rough2) take longer than nodes (H200). */
+ * serves; second moments of others in place of nodes take longer (H200). */
 #define ROUGH_RADIUS OUTLINE_RADIUS
 #define ROUGH_LATTICE 4.0
 #define ROUGH_POINT OUTLINE_RADIUS
@@ -233,23 +233,6 @@ static __device__ inline void outline_whole(const phase_tables<T> &phase, const 
     }
     for (int k = 0; k < 4; k++)
         e[k] += factor * sum[k];
-}
-
-/* e[axis] += factor times what second moments (outline.moments, on a layer c times as large) change
- * of the covariance of a whole subaperture with the phase at a point: second differences. */
-template <class T>
-static __device__ void add_second(const phase_tables<T> &phase, const T turn[2],
-                                  const double *moments, T c, T dx, T dy, T factor, T e[2]) {
-    T f[2], middle = (T)0;
-#pragma unroll
-    for (int k = 0; k < 5; k++) {
-        const double *m = moments + 3 * (k % 2);
-        const T by = k == 4 ? (T)0 : k < 2 ? c : -c;
-        const T weight = k == 4 ? middle : factor * (T)m[2];
-        middle -= weight;
-        phases_at(phase, turn, dx + by * (T)m[0], dy + by * (T)m[1], f);
-        e[0] += weight * f[0], e[1] += weight * f[1];
-    }
 }
 
 /* e[axis] += factor times the covariance of an outline with the phase at a point. */
