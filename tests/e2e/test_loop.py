@@ -42,7 +42,7 @@ def run(c, *overrides, **kw):
 
 def terms(r):
     t = r.table("TARGETS")
-    return {k: np.array(t["WFE_%s_LONG" % k]).ravel() for k in ("TOTAL", "TOMO", "NOISE", "FIT", "GENFIT", "LAG")}
+    return {k: np.array(t["WFE_%s_LONG" % k]).ravel() for k in ("TOTAL", "TOMO", "NOISE", "FIT", "GENFIT", "LAG") if "WFE_%s_LONG" % k in t.names}
 
 
 def header(r):
