@@ -127,7 +127,7 @@ status matcov_prepare_difference(const sys *s, const profile *p, const profile *
     status st;
     *mc = NULL;
     TRY(signed_layers(p, p0, beta, drifts || sys_has_own_delays(s) || p->loop[0] != NULL, &d));
-    TRY(matcov_prepare(s, &d, mc));
+    TRY(prepare_profile(s, &d, false, mc));
     (*mc)->p = p; /* d goes away */
     (*mc)->difference = true;
     TRY(subtract_noise(p, p0, beta, *mc, &noise));

@@ -125,7 +125,7 @@ void footprint_free(footprint *f) {
         free(f->y[axis]);
         free(f->centre[axis]);
     }
-    outline_free(&f->outline);
+    outline_free(f);
     free(f->runs);
     free(f->run_of);
     memset(f, 0, sizeof *f);

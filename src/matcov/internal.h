@@ -31,6 +31,8 @@ typedef struct {
     int ix, iy;   /* of the first */
 } run;
 
+typedef struct outline_set outline_set;
+
 /* A sensor's subapertures and the edge points between which its slopes are phase differences: slope
  * k of an axis is phase[plus[k]] - phase[minus[k]]. Neighbours share an edge point, and along a run
  * both lists increase by one, so any range of subapertures needs a contiguous range of edge points.
@@ -52,6 +54,7 @@ typedef struct {
     double *x[2], *y[2];     /* [nedge] registered position in the pupil plane [m] */
     double *centre[2];       /* [nsub] registered position, where `gradient` [m] */
     matcov_outline outline;  /* of partly lit subapertures, whose centres are their centroids */
+    outline_set *lines;      /* that owns its arrays, or NULL */
 } footprint;
 
 typedef struct gradient_set gradient_set;
@@ -171,9 +174,11 @@ status lattice_table_compute(lattice_table *k, const layers *lay, const gradient
 void lattice_table_free(lattice_table *k);
 
 /* outline.c: outlines of the partly lit subapertures of a sensor of mean gradients, of all of those
- * of a star of 1 or 2 subapertures; moves f->centre to the centroids of the former. */
+ * of a star of 1 or 2 subapertures; moves f->centre to the centroids of the former. Sensors of the
+ * same geometry share them, under all profiles, from the first footprint that has them until the
+ * last one is freed. */
 status outline_init(const sys *s, const sensor *o, footprint *f);
-void outline_free(matcov_outline *o);
+void outline_free(footprint *f);
 size_t outline_bytes(const sys *s, const sensor *o);
 /* Nodes on the outline of the lit part (whole: of all of it) of subaperture k, q on a piece: places
  * and weights as in matcov_outline; returns how many, which outline_count does before, of an
@@ -307,6 +312,8 @@ bool outline_open_phase(const gradients *g, const layers *lay, int l, const foot
 void outline_add_phase(const outline_phase *p, double x, double y, int k, double scale,
                        double e[2]);
 
+/* matcov.c: matcov_prepare, without `noise` with zeros in its place. */
+status prepare_profile(const sys *s, const profile *p, bool noise, matcov **mc);
 /* matcov.c: Cmm with noise and tip-tilt constants as `with` says (MATCOV_NOISE, MATCOV_TIPTILT). */
 status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size_t j0, size_t nj,
                      double *a, size_t ld);

@@ -23,9 +23,9 @@ done:
     return st;
 }
 
-/* What every rank prepares alike: geometry, layers, tables of the structure functions, noise;
- * targets: of the truth sensor and the phase too. */
-static status prepare(const sys *s, const profile *p, bool targets, matcov *mc) {
+/* What every rank prepares alike: geometry, layers, tables of the structure functions; targets: of
+ * the truth sensor and the phase too. Room for noise, and with `noise` the profile's. */
+static status prepare(const sys *s, const profile *p, bool targets, bool noise, matcov *mc) {
     status st;
     mc->s = s;
     mc->p = p;
@@ -46,7 +46,8 @@ static status prepare(const sys *s, const profile *p, bool targets, matcov *mc) 
     mc->ts.loop = -1;
     TRY(ALLOC(mc->noise, 3 * (s->m / 2), "noise of the sensors"));
     TRY(ALLOC(mc->tiptilt, (size_t)s->nsensor, "tip-tilt of laser stars"));
-    TRY(noise_of_profile(s, p, mc->noise, mc->tiptilt));
+    if (noise)
+        TRY(noise_of_profile(s, p, mc->noise, mc->tiptilt));
     mc->ts.kind = -1;
     TRY(gradients_init(mc->feet, mc->nsensor, targets ? &mc->ts : NULL, &mc->lay, &mc->kolmogorov,
                        &mc->means));
@@ -79,7 +80,7 @@ status matcov_init(const comm *c, const sys *s, const profile *p, matcov **mc) {
     if (st == MOAO_OK)
         st = comm_fault(c, "matcov");
     if (st == MOAO_OK)
-        st = prepare(s, p, true, *mc);
+        st = prepare(s, p, true, true, *mc);
     if (st == MOAO_OK)
         st = lattice_table_allocate(&(*mc)->pairs);
     if (st == MOAO_OK)
@@ -100,10 +101,10 @@ done:
     return st;
 }
 
-status matcov_prepare(const sys *s, const profile *p, matcov **mc) {
+status prepare_profile(const sys *s, const profile *p, bool noise, matcov **mc) {
     status st;
     TRY(ALLOC(*mc, 1, "covariances"));
-    TRY(prepare(s, p, true, *mc));
+    TRY(prepare(s, p, true, noise, *mc));
 done:
     if (st != MOAO_OK) {
         matcov_free(*mc);
@@ -112,13 +113,17 @@ done:
     return st;
 }
 
+status matcov_prepare(const sys *s, const profile *p, matcov **mc) {
+    return prepare_profile(s, p, true, mc);
+}
+
 status matcov_prepare_clusters(const sys *s, const profile *p, matcov **mc) {
     bool points = false;
     status st;
     for (int w = 0; w < s->nsensor; w++)
         points = points || !s->sensors[w].gradient;
     TRY(ALLOC(*mc, 1, "covariances"));
-    TRY(prepare(s, p, points, *mc)); /* points and mean gradients meet by the phase */
+    TRY(prepare(s, p, points, true, *mc)); /* points and mean gradients meet by the phase */
     if (points)
         TRY(matcov_tabulate(*mc));
 done:
@@ -157,8 +162,6 @@ void matcov_free(matcov *mc) {
         free(mc->rows); /* which borrows */
     free(mc->feet);
     layers_free(&mc->lay);
-    structure_table_free(&mc->kolmogorov);
-    structure_table_free(&mc->karman);
     free(mc);
 }
 

@@ -5,6 +5,7 @@
 #include "internal.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -365,45 +366,188 @@ int matcov_outlined(const sys *s, const sensor *o, int *sub) {
     return n;
 }
 
-status outline_init(const sys *s, const sensor *o, footprint *f) {
-    status st = MOAO_OK;
-    int *number = NULL, *sub = NULL, most = 0;
+/* All of `line` but its numbers of subapertures, and centroids: [2][n]. */
+static status fill_outlines(const sys *s, const sensor *o, matcov_outline *line, double *centroid) {
+    int most = 0;
     double *moments = NULL, *node[4] = {NULL, NULL, NULL, NULL};
-    f->outline = (matcov_outline){.always = o->nssp <= 2};
-    if (!o->gradient || o->whole)
-        return MOAO_OK;
-    TRY(ALLOC(number, (size_t)o->nsub, "outlines of subapertures"));
-    f->outline.number = number;
-    TRY(ALLOC(sub, (size_t)o->nsub, "outlines of subapertures"));
-    f->outline.sub = sub;
-    f->outline.n = matcov_outlined(s, o, sub);
-    TRY(ALLOC(moments, 6 * (size_t)f->outline.n, "outlines of subapertures"));
-    f->outline.moments = moments;
-    for (int k = 0; k < o->nsub; k++)
-        number[k] = -1;
-    for (int i = 0; i < f->outline.n; i++) {
-        const int count = outline_count(s, o, sub[i], false, NODES);
+    status st;
+    TRY(ALLOC(moments, 6 * (size_t)line->n, "outlines of subapertures"));
+    line->moments = moments;
+    for (int i = 0; i < line->n; i++) {
+        const int count = outline_count(s, o, line->sub[i], false, NODES);
         most = count > most ? count : most;
     }
     for (int i = 0; i < 4; i++)
         TRY(ALLOC(node[i], (size_t)most, "outlines of subapertures"));
-    for (int i = 0; i < f->outline.n; i++) {
+    for (int i = 0; i < line->n; i++) {
         double at[2];
-        number[sub[i]] = i;
-        find_moments(s, o, sub[i], node, at, moments + 6 * i);
-        for (int axis = 0; axis < 2 && !f->outline.always; axis++)
-            f->centre[axis][sub[i]] = at[axis];
+        find_moments(s, o, line->sub[i], node, at, moments + 6 * i);
+        centroid[i] = at[0], centroid[line->n + i] = at[1];
     }
     for (int set = 0; set < MATCOV_SETS; set++)
-        TRY(fill_set(s, o, set, &f->outline));
+        TRY(fill_set(s, o, set, line));
 done:
     for (int i = 0; i < 4; i++)
         free(node[i]);
     return st;
 }
 
+/* What outlines depend on: sensors and profiles of a system have the same few. */
+typedef struct {
+    double diameter, obs, mag, rot, shift[2];
+    int nssp, nsub, n, nedge;
+    bool pupil;
+    const int *sub, *place;  /* [n] numbers and places of the subapertures */
+    const pupil_edge *edges; /* [nedge] */
+} outline_key;
+
+/* Outlines that all footprints of the same key share, while there are any. */
+struct outline_set {
+    outline_set *next;
+    int users;
+    outline_key key; /* owns its lists */
+    matcov_outline line;
+    double *centroid; /* [2][n] registered [m] */
+};
+static outline_set *made;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool same_key(const outline_key *a, const outline_key *b) {
+    const size_t n = (size_t)a->n * sizeof(int), edges = (size_t)a->nedge * sizeof(pupil_edge);
+    return a->diameter == b->diameter && a->obs == b->obs && a->mag == b->mag && a->rot == b->rot &&
+           a->shift[0] == b->shift[0] && a->shift[1] == b->shift[1] && a->nssp == b->nssp &&
+           a->nsub == b->nsub && a->n == b->n && a->nedge == b->nedge && a->pupil == b->pupil &&
+           memcmp(a->sub, b->sub, n) == 0 && memcmp(a->place, b->place, n) == 0 &&
+           (edges == 0 || memcmp(a->edges, b->edges, edges) == 0);
+}
+
+static void free_set(outline_set *k) {
+    if (k == NULL)
+        return;
+    const matcov_outline *o = &k->line;
+    free((void *)o->number);
+    free((void *)o->moments);
+    for (int set = 0; set < MATCOV_SETS; set++) {
+        free((void *)o->first[set]);
+        free((void *)o->x[set]), free((void *)o->y[set]);
+        free((void *)o->w[set][0]), free((void *)o->w[set][1]);
+    }
+    free((void *)k->key.sub), free((void *)k->key.place), free((void *)k->key.edges);
+    free(k->centroid);
+    free(k);
+}
+
+/* The key of a sensor; sub, place: room for its subapertures. */
+static outline_key key_of(const sys *s, const sensor *o, int *sub, int *place) {
+    outline_key k = {.diameter = s->diameter,
+                     .obs = s->obs,
+                     .mag = o->mag,
+                     .rot = o->rot,
+                     .shift = {o->shift[0], o->shift[1]},
+                     .nssp = o->nssp,
+                     .nsub = o->nsub,
+                     .n = matcov_outlined(s, o, sub),
+                     .pupil = s->pupil != NULL,
+                     .sub = sub,
+                     .place = place};
+    for (int i = 0; i < k.n; i++)
+        place[i] = o->sub[sub[i]];
+    if (k.pupil)
+        k.nedge = pupil_edges(s->pupil, &k.edges);
+    return k;
+}
+
+static status make_set(const sys *s, const sensor *o, const outline_key *key, outline_set **out) {
+    const size_t n = (size_t)key->n;
+    int *number = NULL, *sub = NULL, *place = NULL;
+    pupil_edge *edges = NULL;
+    outline_set *k = NULL;
+    status st;
+    TRY(ALLOC(k, 1, "outlines of subapertures"));
+    k->key = *key;
+    k->key.sub = k->key.place = NULL, k->key.edges = NULL;
+    TRY(ALLOC(sub, n, "outlines of subapertures"));
+    k->key.sub = k->line.sub = memcpy(sub, key->sub, n * sizeof *sub);
+    TRY(ALLOC(place, n, "outlines of subapertures"));
+    k->key.place = memcpy(place, key->place, n * sizeof *place);
+    TRY(ALLOC(edges, (size_t)key->nedge, "outlines of subapertures"));
+    for (int i = 0; i < key->nedge; i++)
+        edges[i] = key->edges[i];
+    k->key.edges = edges;
+    TRY(ALLOC(number, (size_t)o->nsub, "outlines of subapertures"));
+    k->line.number = number;
+    for (int i = 0; i < o->nsub; i++)
+        number[i] = -1;
+    for (int i = 0; i < key->n; i++)
+        number[sub[i]] = i;
+    k->line.n = key->n;
+    k->line.always = o->nssp <= 2;
+    TRY(ALLOC(k->centroid, 2 * n, "outlines of subapertures"));
+    st = fill_outlines(s, o, &k->line, k->centroid);
+done:
+    if (st != MOAO_OK) {
+        free_set(k);
+        k = NULL;
+    }
+    *out = k;
+    return st;
+}
+
+/* The set of a key has one more user; under the lock. */
+static outline_set *find_set(const outline_key *key) {
+    for (outline_set *k = made; k != NULL; k = k->next)
+        if (same_key(&k->key, key)) {
+            k->users++;
+            return k;
+        }
+    return NULL;
+}
+
+static status take_set(const sys *s, const sensor *o, const outline_key *key, outline_set **out) {
+    outline_set *mine = NULL;
+    pthread_mutex_lock(&lock);
+    *out = find_set(key);
+    pthread_mutex_unlock(&lock);
+    if (*out != NULL)
+        return MOAO_OK;
+    const status st = make_set(s, o, key, &mine);
+    if (st != MOAO_OK)
+        return st;
+    pthread_mutex_lock(&lock);
+    *out = find_set(key); /* another thread may have made it meanwhile */
+    if (*out == NULL) {
+        mine->users = 1;
+        mine->next = made;
+        *out = made = mine;
+        mine = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    free_set(mine);
+    return st;
+}
+
+status outline_init(const sys *s, const sensor *o, footprint *f) {
+    int *sub = NULL, *place = NULL;
+    status st = MOAO_OK;
+    f->outline = (matcov_outline){.always = o->nssp <= 2};
+    if (!o->gradient || o->whole)
+        return st;
+    TRY(ALLOC(sub, (size_t)o->nsub, "outlines of subapertures"));
+    TRY(ALLOC(place, (size_t)o->nsub, "outlines of subapertures"));
+    const outline_key key = key_of(s, o, sub, place);
+    TRY(take_set(s, o, &key, &f->lines));
+    f->outline = f->lines->line;
+    for (int i = 0; i < f->outline.n && !f->outline.always; i++)
+        for (int axis = 0; axis < 2; axis++)
+            f->centre[axis][f->outline.sub[i]] = f->lines->centroid[axis * f->outline.n + i];
+done:
+    free(sub);
+    free(place);
+    return st;
+}
+
 size_t outline_bytes(const sys *s, const sensor *o) {
-    size_t bytes = 2 * (size_t)o->nsub * sizeof(int), n = 0;
+    size_t bytes = (size_t)o->nsub * sizeof(int), n = 0;
     for (int k = 0; k < o->nsub && o->gradient && !o->whole; k++) {
         if (o->nssp > 2 && sys_is_whole(s, o, k))
             continue;
@@ -411,19 +555,25 @@ size_t outline_bytes(const sys *s, const sensor *o) {
             bytes += 4 * sizeof(double) * (size_t)outline_count(s, o, k, false, nodes_of(o, set));
         n++;
     }
-    return o->gradient && !o->whole
-               ? bytes + MATCOV_SETS * (n + 1) * sizeof(int) + 6 * n * sizeof(double)
-               : 0;
+    const size_t edges = s->pupil != NULL ? PUPIL_MOST_EDGES * sizeof(pupil_edge) : 0;
+    return o->gradient && !o->whole ? bytes + edges + MATCOV_SETS * (n + 1) * sizeof(int) +
+                                          n * (2 * sizeof(int) + 8 * sizeof(double))
+                                    : 0;
 }
 
-void outline_free(matcov_outline *o) {
-    free((void *)o->number);
-    free((void *)o->sub);
-    free((void *)o->moments);
-    for (int set = 0; set < MATCOV_SETS; set++) {
-        free((void *)o->first[set]);
-        free((void *)o->x[set]), free((void *)o->y[set]);
-        free((void *)o->w[set][0]), free((void *)o->w[set][1]);
+void outline_free(footprint *f) {
+    outline_set *k = f->lines;
+    if (k == NULL)
+        return;
+    pthread_mutex_lock(&lock);
+    if (--k->users == 0) {
+        outline_set **at = &made;
+        while (*at != k)
+            at = &(*at)->next;
+        *at = k->next;
+        free_set(k);
     }
-    *o = (matcov_outline){0};
+    pthread_mutex_unlock(&lock);
+    f->lines = NULL;
+    f->outline = (matcov_outline){0};
 }

@@ -4,35 +4,43 @@
 #include "moao/clones.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-status structure_table_init(structure_table *t, int kolmogorov) {
-    t->coef = NULL;
-    status st = ALLOC(t->coef, STRUCTURE_SIZE, "table of the structure function");
-    if (st != MOAO_OK)
-        return st;
+static void fill_table(int kolmogorov, double *table) {
     const int octave = 1 << STRUCTURE_BITS, window = STRUCTURE_TERMS * STRUCTURE_WINDOW;
-    t->lo = ldexp(1.0, STRUCTURE_FIRST);
-    t->hi = ldexp(1.0, STRUCTURE_FIRST + STRUCTURE_HALVES * STRUCTURE_HALF / octave - 1);
     /* the first half window stays zero: it takes every s below the table, s = 0 above all */
 #pragma omp parallel for schedule(static)
     for (int w = 1; w < STRUCTURE_HALVES; w++)
         for (int k = 0; k < STRUCTURE_HALF; k++) {
             int i = w * STRUCTURE_HALF + k;
-            double *coef = t->coef + w * window + k, *before = coef - window + STRUCTURE_HALF;
+            double *coef = table + w * window + k, *before = coef - window + STRUCTURE_HALF;
             formula_fit(ldexp(1.0, STRUCTURE_FIRST + i / octave),
                         1.0 + (double)(i % octave) / octave, 0.5 / octave, kolmogorov,
                         STRUCTURE_TERMS, coef, STRUCTURE_WINDOW);
             for (int j = 0; j < STRUCTURE_TERMS; j++)
                 before[j * STRUCTURE_WINDOW] = coef[j * STRUCTURE_WINDOW];
         }
-    return MOAO_OK;
 }
 
-void structure_table_free(structure_table *t) {
-    free(t->coef);
-    t->coef = NULL;
+/* Both tables never change: the first that asks for one makes it, and it stays. */
+status structure_table_init(structure_table *t, int kolmogorov) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static double *made[2];
+    status st = MOAO_OK;
+    pthread_mutex_lock(&lock);
+    if (made[kolmogorov] == NULL) {
+        st = ALLOC(made[kolmogorov], STRUCTURE_SIZE, "table of the structure function");
+        if (st == MOAO_OK)
+            fill_table(kolmogorov, made[kolmogorov]);
+    }
+    t->coef = made[kolmogorov];
+    pthread_mutex_unlock(&lock);
+    t->lo = ldexp(1.0, STRUCTURE_FIRST);
+    t->hi =
+        ldexp(1.0, STRUCTURE_FIRST + STRUCTURE_HALVES * STRUCTURE_HALF / (1 << STRUCTURE_BITS) - 1);
+    return st;
 }
 
 CLONES void structure_add_portable(const structure_table *t, size_t n, const double *x,

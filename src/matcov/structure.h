@@ -34,13 +34,13 @@
  * c of interval i is coef[(w * STRUCTURE_TERMS + c) * STRUCTURE_WINDOW + i - 8 w]. s is clamped
  * into [lo, hi]. */
 typedef struct {
-    double *coef;
+    const double *coef;
     double lo, hi;
 } structure_table;
 
-/* s = u^2 = (2 pi rho / L0)^2 -> k2 - u^(5/6) K_{5/6}(u); for Kolmogorov s = rho^2 -> rho^(5/3). */
+/* s = u^2 = (2 pi rho / L0)^2 -> k2 - u^(5/6) K_{5/6}(u); for Kolmogorov s = rho^2 -> rho^(5/3).
+ * Made by the first call of the process; coef is borrowed for its life. MOAO_MEMORY. */
 status structure_table_init(structure_table *t, int kolmogorov);
-void structure_table_free(structure_table *t);
 
 /* f[e] += coef * table((x[e] - x0)^2 + (y[e] - y0)^2) for 0 <= e < n; n is a multiple of 8 and the
  * arrays are 64-byte aligned. The value of an element does not depend on its place in the array. */

@@ -107,7 +107,6 @@ static void check_kernel(structure_kernel *kernel, int kolmogorov) {
                 fail_msg("s = %.17g: %.17g instead of %.17g", s, (f[i] - 0.125) / 2, want);
         }
     }
-    structure_table_free(&t);
     free(x);
     free(y);
     free(f);
@@ -140,7 +139,6 @@ static void test_relative(void **state) {
             expect_close(f[0], bracket_integral(x[0] * x[0]), 90 * EPS, "portable table", rho);
             expect_close(h[0], bracket_integral(x[0] * x[0]), 90 * EPS, "fast table", rho);
         }
-    structure_table_free(&t);
 }
 
 int main(void) {
