@@ -64,6 +64,21 @@ done:
     return st;
 }
 
+/* Outlined slopes of the first k sensors of a group, and all slopes of them. */
+static int64_t rows_before(const lattice_pairs *a, const lattice_pairs_group *g, int k) {
+    int64_t n = 0;
+    for (int i = 0; i < k; i++)
+        n += a->outlines.n[g->sensor[i]];
+    return n;
+}
+
+static int64_t columns_before(const sys *s, const lattice_pairs_group *g, int k) {
+    int64_t n = 0;
+    for (int i = 0; i < k; i++)
+        n += 2 * s->sensors[g->sensor[i]].nsub;
+    return n;
+}
+
 status lattice_pairs_init(const sys *s, lattice_pairs *a) {
     const size_t n = (size_t)s->nsensor;
     status st;
@@ -86,16 +101,16 @@ status lattice_pairs_init(const sys *s, lattice_pairs *a) {
     for (int k = 0; k < a->ngroup; k++)
         TRY(make_shape(s, &a->group[k]));
     TRY(ALLOC(a->outlines.n, n, "groups of sensors"));
-    for (int w = 0; w < s->nsensor; w++) {
+    for (int w = 0; w < s->nsensor; w++)
         a->outlines.n[w] = 2 * matcov_outlined(s, &s->sensors[w], NULL);
-        if (a->outlines.n[w] > a->outlines.most)
-            a->outlines.most = a->outlines.n[w];
+    for (int k = 0; k < a->ngroup; k++) {
+        const int64_t rows = rows_before(a, &a->group[k], a->group[k].nsensor);
+        a->outlines.most = rows > a->outlines.most ? rows : a->outlines.most;
     }
 done:
     return st;
 }
 
-/* Leading dimension of rows of E. */
 static int64_t padded(int64_t n) {
     return (n + 7) / 8 * 8;
 }
@@ -104,18 +119,29 @@ static size_t size_of(toeplitz_type t) {
     return t == TOEPLITZ_FP16 ? sizeof(backend_f16) : backend_size((backend_type)t);
 }
 
-/* Numbers of E, and of its largest block. */
+/* Leading dimension of E of a group, and its numbers. */
+static int64_t leading(const lattice_pairs *a, const lattice_pairs_group *g) {
+    return padded(rows_before(a, g, g->nsensor));
+}
+
+static int64_t numbers_of_group(const sys *s, const lattice_pairs *a,
+                                const lattice_pairs_group *g) {
+    return leading(a, g) * columns_before(s, g, g->nsensor);
+}
+
+/* Numbers of E of all groups, and of the largest block of two sensors. */
 static int64_t numbers_of(const sys *s, const lattice_pairs *a, int64_t *block) {
     int64_t n = 0;
     *block = 0;
-    for (int i = 0; i < s->nsensor; i++)
-        for (int j = 0; j < s->nsensor; j++) {
-            const int64_t one = padded(a->outlines.n[i]) * 2 * s->sensors[j].nsub;
-            if (a->of[i] != a->of[j])
-                continue;
-            n += one;
+    for (int k = 0; k < a->ngroup; k++) {
+        const lattice_pairs_group *g = &a->group[k];
+        n += numbers_of_group(s, a, g);
+        for (int i = 0; i < g->nsensor * g->nsensor; i++) {
+            const int64_t one = padded(a->outlines.n[g->sensor[i / g->nsensor]]) * 2 *
+                                s->sensors[g->sensor[i % g->nsensor]].nsub;
             *block = one > *block ? one : *block;
         }
+    }
     return n;
 }
 
@@ -129,8 +155,8 @@ static status open_outlines(engine *e, int64_t nvec, lattice_pairs *a) {
     status st = MOAO_OK;
     if (o->most == 0)
         return MOAO_OK;
-    TRY(ALLOC(columns, (size_t)(s->nsensor * o->most), "outlined slopes"));
-    TRY(ALLOC(sub, (size_t)o->most, "outlined slopes"));
+    TRY(ALLOC(columns, s->m, "outlined slopes"));
+    TRY(ALLOC(sub, s->m, "outlined slopes"));
     for (int w = 0; w < s->nsensor; w++) {
         const sensor *v = &s->sensors[w];
         const int n = matcov_outlined(s, v, sub);
@@ -270,45 +296,42 @@ static int first_like(const sys *s, const lattice_pairs_group *g, int i) {
     return i;
 }
 
-/* Numbers of E of a group before the block of its sensors i and j. */
-static int64_t block_at(const sys *s, const lattice_pairs *a, const lattice_pairs_group *g, int i,
-                        int j) {
-    int64_t at = 0;
-    for (int k = 0; k < i * g->nsensor + j; k++)
-        at += padded(a->outlines.n[g->sensor[k / g->nsensor]]) * 2 *
-              s->sensors[g->sensor[k % g->nsensor]].nsub;
-    return at;
+/* Where in E of a group, which begins at number `from`, the block of its sensors i and j is. */
+static void *block_of(const engine *e, const lattice_pairs *a, const lattice_pairs_group *g,
+                      int64_t from, int i, int j) {
+    const int64_t at = from + rows_before(a, g, i) + columns_before(e->s, g, j) * leading(a, g);
+    return (char *)a->outlines.e + (size_t)at * size_of(a->type);
 }
 
-/* E of the pairs of a group, from number *at on. */
-static status load_outlines(engine *e, const lattice_pairs_group *g, lattice_pairs *a,
-                            int64_t *at) {
+/* The block of sensors i and j of a group. */
+static status load_block(engine *e, const lattice_pairs_group *g, const lattice_pairs *a,
+                         int64_t from, int i, int j) {
     const lattice_pairs_outlines *o = &a->outlines;
-    const int64_t from = *at;
+    const int one = g->sensor[i], two = g->sensor[j], like = first_like(e->s, g, i);
+    const int64_t n = o->n[one], m = 2 * e->s->sensors[two].nsub, ld = leading(a, g),
+                  size = (int64_t)size_of(a->type);
+    void *to = block_of(e, a, g, from, i, j);
+    status st;
+    if (i == j && like < i)
+        return e->be->copy(e->ctx, to, ld * size, block_of(e, a, g, from, like, like), ld * size,
+                           n * size, m);
+    if (a->type != TOEPLITZ_FP16)
+        return e->mat->outlined(e->cov, (backend_type)a->type, one, two, to, ld);
+    TRY(e->mat->outlined(e->cov, BACKEND_S, one, two, o->staging, padded(n)));
+    st = e->be->fp16->cast_to_fp16(e->ctx, BACKEND_S, n, m, o->exponent, o->staging, padded(n), to,
+                                   ld);
+done:
+    return st;
+}
+
+/* E of a group, from number `from` on. */
+static status load_outlines(engine *e, const lattice_pairs_group *g, const lattice_pairs *a,
+                            int64_t from) {
     status st = MOAO_OK;
     for (int i = 0; i < g->nsensor; i++)
-        for (int j = 0; j < g->nsensor; j++) {
-            const int one = g->sensor[i], two = g->sensor[j], like = first_like(e->s, g, i);
-            const int64_t n = o->n[one], ld = padded(n), m = 2 * e->s->sensors[two].nsub;
-            const int64_t bytes = ld * m * (int64_t)size_of(a->type);
-            char *to = (char *)o->e + (size_t)*at * size_of(a->type);
-            if (n == 0)
-                continue;
-            *at += ld * m;
-            if (i == j && like < i) {
-                const int64_t copied = from + block_at(e->s, a, g, like, like);
-                TRY(e->be->copy(e->ctx, to, bytes, (char *)o->e + (size_t)copied * size_of(a->type),
-                                bytes, bytes, 1));
-                continue;
-            }
-            if (a->type != TOEPLITZ_FP16) {
-                TRY(e->mat->outlined(e->cov, (backend_type)a->type, one, two, to, ld));
-                continue;
-            }
-            TRY(e->mat->outlined(e->cov, BACKEND_S, one, two, o->staging, ld));
-            TRY(e->be->fp16->cast_to_fp16(e->ctx, BACKEND_S, n, m, o->exponent, o->staging, ld,
-                                          (backend_f16 *)(void *)to, ld));
-        }
+        for (int j = 0; j < g->nsensor; j++)
+            if (a->outlines.n[g->sensor[i]] > 0)
+                TRY(load_block(e, g, a, from, i, j));
 done:
     return st;
 }
@@ -323,58 +346,63 @@ status lattice_pairs_load(engine *e, int exponent, lattice_pairs *a) {
             for (int j = 0; j < g->nsensor; j++)
                 TRY(pair_values(e, a, g, i, j));
         TRY(e->be->toeplitz->load(g->plan, a->pair));
-        TRY(load_outlines(e, g, a, &at));
+        TRY(load_outlines(e, g, a, at));
+        at += numbers_of_group(e->s, a, g);
     }
 done:
     return st;
 }
 
-/* Columns of outlined slopes of a sensor, number `first` and following in the list, become a matrix
- * of leading dimension *ld. */
-static status take_columns(engine *e, const lattice_pairs *a, int w, int64_t first, int64_t nvec,
-                           const void *x, int64_t ldx, int64_t *ld) {
+/* Columns of outlined slopes of a group become a matrix of leading dimension *ld. */
+static status take_columns(engine *e, const lattice_pairs *a, const lattice_pairs_group *g,
+                           int64_t nvec, const void *x, int64_t ldx, int64_t *ld) {
     const lattice_pairs_outlines *o = &a->outlines;
     /* FP16 by pairs, as words of FP32 */
     const bool words = a->type == TOEPLITZ_FP16;
-    *ld = words ? padded(nvec) : nvec;
-    return e->be->gather(e->ctx, words ? BACKEND_S : (backend_type)a->type,
-                         words ? (nvec + 1) / 2 : nvec, o->n[w], NULL, o->columns + first, x,
-                         words ? ldx / 2 : ldx, 0, o->taken, words ? *ld / 2 : *ld);
-}
-
-/* Y += alpha X E of a group. */
-static status apply_outlines(engine *e, const lattice_pairs *a, const lattice_pairs_group *g,
-                             int64_t nvec, double alpha, const void *x, int64_t ldx, void *y,
-                             int64_t ldy, int64_t *at) {
-    const lattice_pairs_outlines *o = &a->outlines;
-    const double one = 1.0;
-    const float factor = (float)alpha, single = 1.0f;
     status st = MOAO_OK;
+    *ld = words ? padded(nvec) : nvec;
     for (int i = 0; i < g->nsensor; i++) {
         const int w = g->sensor[i];
-        const int64_t n = o->n[w], lde = padded(n);
-        int64_t first = 0, ld;
+        char *to = (char *)o->taken + (size_t)(rows_before(a, g, i) * *ld) * size_of(a->type);
+        int64_t first = 0;
         for (int k = 0; k < w; k++)
             first += o->n[k];
-        if (n == 0)
-            continue;
-        TRY(take_columns(e, a, w, first, nvec, x, ldx, &ld));
-        for (int j = 0; j < g->nsensor; j++) {
-            const sensor *v = &e->s->sensors[g->sensor[j]];
-            const int64_t m = 2 * v->nsub, to = (int64_t)v->first * ldy;
-            const char *block = (const char *)o->e + (size_t)*at * size_of(a->type);
-            *at += lde * m;
-            if (a->type == TOEPLITZ_FP16)
-                TRY(e->be->fp16->gemm(e->ctx, 'N', 'N', nvec, m, n, factor, o->taken, ld,
-                                      (const backend_f16 *)(const void *)block, lde, 1.0f,
-                                      (float *)y + to, ldy));
-            else if (a->type == TOEPLITZ_S)
-                TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', nvec, m, n, &factor, o->taken, ld,
-                                block, lde, &single, (float *)y + to, ldy, e->work, e->lwork));
-            else
-                TRY(e->be->gemm(e->ctx, BACKEND_D, 'N', 'N', nvec, m, n, &alpha, o->taken, ld,
-                                block, lde, &one, (double *)y + to, ldy, e->work, e->lwork));
-        }
+        if (o->n[w] > 0)
+            TRY(e->be->gather(e->ctx, words ? BACKEND_S : (backend_type)a->type,
+                              words ? (nvec + 1) / 2 : nvec, o->n[w], NULL, o->columns + first, x,
+                              words ? ldx / 2 : ldx, 0, to, words ? *ld / 2 : *ld));
+    }
+done:
+    return st;
+}
+
+/* Y += alpha X E of a group whose E begins at number `from`, a sensor's columns of Y at a time: few
+ * rows of E for each pass over Y would leave the products to the speed of memory. */
+static status apply_outlines(engine *e, const lattice_pairs *a, const lattice_pairs_group *g,
+                             int64_t from, int64_t nvec, double alpha, const void *x, int64_t ldx,
+                             void *y, int64_t ldy) {
+    const void *taken = a->outlines.taken;
+    const double one = 1.0;
+    const float factor = (float)alpha, single = 1.0f;
+    const int64_t n = rows_before(a, g, g->nsensor), lde = leading(a, g);
+    int64_t ld;
+    status st = MOAO_OK;
+    if (n == 0)
+        return st;
+    TRY(take_columns(e, a, g, nvec, x, ldx, &ld));
+    for (int j = 0; j < g->nsensor; j++) {
+        const sensor *v = &e->s->sensors[g->sensor[j]];
+        const int64_t m = 2 * v->nsub, to = (int64_t)v->first * ldy;
+        const void *block = block_of(e, a, g, from, 0, j);
+        if (a->type == TOEPLITZ_FP16)
+            TRY(e->be->fp16->gemm(e->ctx, 'N', 'N', nvec, m, n, factor, taken, ld, block, lde, 1.0f,
+                                  (float *)y + to, ldy));
+        else if (a->type == TOEPLITZ_S)
+            TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', nvec, m, n, &factor, taken, ld, block, lde,
+                            &single, (float *)y + to, ldy, e->work, e->lwork));
+        else
+            TRY(e->be->gemm(e->ctx, BACKEND_D, 'N', 'N', nvec, m, n, &alpha, taken, ld, block, lde,
+                            &one, (double *)y + to, ldy, e->work, e->lwork));
     }
 done:
     return st;
@@ -387,9 +415,11 @@ status lattice_pairs_apply(engine *e, lattice_pairs *a, int64_t nvec, double alp
     for (int k = 0; k < a->ngroup && st == MOAO_OK; k++)
         st = e->be->toeplitz->apply(a->group[k].plan, 'R', 'N', nvec, alpha, x, ldx, beta, y, ldy,
                                     e->work, e->lwork);
-    for (int k = 0; k < a->ngroup && st == MOAO_OK && a->outlines.most > 0; k++)
-        st = apply_outlines(e, a, &a->group[k], nvec, ldexp(2.0 * alpha, -a->outlines.exponent), x,
-                            ldx, y, ldy, &at);
+    for (int k = 0; k < a->ngroup && st == MOAO_OK && a->outlines.most > 0; k++) {
+        st = apply_outlines(e, a, &a->group[k], at, nvec, ldexp(2.0 * alpha, -a->outlines.exponent),
+                            x, ldx, y, ldy);
+        at += numbers_of_group(e->s, a, &a->group[k]);
+    }
     return st;
 }
 

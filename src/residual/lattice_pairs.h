@@ -15,13 +15,13 @@ typedef struct {
 } lattice_pairs_group;
 
 /* What partly lit subapertures change of a group's products: T + T' of T = G/2 + E is Cmm, with the
- * lattices' G and, by pairs of sensors, E of the rows of the first's outlined slopes. */
+ * lattices' G and E, the rows of the group's outlined slopes with all of its slopes. */
 typedef struct {
     int *n;           /* [sensors] outlined slopes */
-    int64_t most;     /* of them, of a sensor; X in FP16: its leading dimension is even */
+    int64_t most;     /* of them, of a group; X in FP16: its leading dimension is even */
     int64_t *columns; /* their numbers, sensor after sensor, on the device */
-    void *e;          /* block after block, 2^exponent times, rows a multiple of 8 */
-    float *staging;   /* a block, on the way to FP16 */
+    void *e;          /* group after group, 2^exponent times, leading dimensions a multiple of 8 */
+    float *staging;   /* a block of two sensors in FP32, before it is cast to FP16 */
     void *taken;      /* columns of X */
     int exponent;
 } lattice_pairs_outlines;
