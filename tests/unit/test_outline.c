@@ -123,10 +123,54 @@ static void test_all_pairs(void **state) {
     sys_free(&s);
 }
 
+/* Sensors of one geometry have the same arrays under all profiles, also when those that made them
+ * are gone; others have their own: turned, of another pupil, of fewer subapertures. */
+static void test_shared(void **state) {
+    (void)state;
+    static const case_sensor all[] = {{6, {10, -5}, 90000, 1, 0, {0}, 0},
+                                      {6, {-3, 7}, INFINITY, 1, 0, {0}, 9},
+                                      {6, {3, 2}, INFINITY, 1, 0.2, {0}, 9},
+                                      {6, {4, 2}, INFINITY, 1, 0, {0.05, 0}, 9}};
+    static const double layer[][5] = {{0, 25, 6, 3, 1}, {5000, 20, 2, 5, 5}};
+    sys s[2];
+    profile p[2];
+    matcov *mc[4];
+    for (int i = 0; i < 2; i++) {
+        case_sys(4, i ? 0.3 : 0.2, 4, 4, all, &s[i]);
+        for (int w = 0; w < 4; w++)
+            s[i].sensors[w].gradient = true;
+        case_profile(1 + i, layer, &p[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        case_ok(matcov_prepare(&s[i == 3], &p[i % 2], &mc[i]));
+    const footprint *f = mc[0]->feet;
+    for (int i = 0; i < 4; i++) {
+        const bool same = i < 3;
+        assert_true((mc[i]->feet[0].outline.x[0] == f[0].outline.x[0]) == same);
+        assert_true((mc[i]->feet[1].outline.number == f[0].outline.number) == same);
+        for (int w = 2; w < 4; w++)
+            assert_ptr_not_equal(mc[i]->feet[w].outline.x[0], f[0].outline.x[0]);
+    }
+    assert_true(f[2].lines != f[3].lines && f[2].lines != f[0].lines);
+    const double was = f[0].outline.x[0][3], centre = f[1].centre[0][f[1].outline.sub[0]];
+    const outline_set *lines = f[0].lines;
+    matcov_free(mc[0]);
+    matcov_free(mc[1]);
+    f = mc[2]->feet;
+    assert_ptr_equal(f[1].lines, lines);
+    assert_true(f[0].outline.x[0][3] == was && f[1].centre[0][f[1].outline.sub[0]] == centre);
+    matcov_free(mc[2]);
+    matcov_free(mc[3]);
+    for (int i = 0; i < 2; i++) {
+        case_profile_free(&p[i]);
+        sys_free(&s[i]);
+    }
+}
+
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_polynomials),
-                                       cmocka_unit_test(test_disc),
-                                       cmocka_unit_test(test_all_pairs)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_polynomials), cmocka_unit_test(test_disc),
+        cmocka_unit_test(test_all_pairs), cmocka_unit_test(test_shared)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
