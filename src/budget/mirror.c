@@ -9,17 +9,13 @@
  * of an outer scale. The truth sensor's part is computed in truth.c. */
 #include "budget/mirror.h"
 
+#include "base/background.h"
 #include "budget/fitting.h"
 #include "budget/truth.h"
 
 #include <math.h>
-#include <omp.h>
-#include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #define MOST_SCALES 16 /* outer scales, before they are taken from a table */
 
@@ -125,16 +121,14 @@ typedef struct mirror_work {
     const mirror_budget *b;
     double *mean; /* [v] of the influence functions */
     double *sums; /* [n ndir] what fitting leaves, [n] fitting and aliasing */
-    pthread_t thread;
+    background thread;
     sem_t shaped; /* G is there, or will not be */
-    bool started, waited, done;
+    bool waited, done;
     status shape_st, st;
-    char message[512];
 } mirror_work;
 
-enum { LATER = 10 }; /* added to the thread's nice value: who feeds a device comes first */
-
-static status do_work(mirror_work *k) {
+static status do_work(void *of) {
+    mirror_work *k = of;
     const mirror_budget *b = k->b;
     status st;
     psf_aim(k->p, (double[2]){0, 0}); /* nothing where a thread computes (may_run_apart) */
@@ -150,21 +144,10 @@ done:
     return st;
 }
 
-static void *work_thread(void *of) {
-    mirror_work *k = of;
-    setpriority(PRIO_PROCESS, 0, LATER); /* Linux: of this thread, and of those that it starts */
-    omp_set_num_threads(k->c.threads);
-    k->st = do_work(k);
-    if (k->st != MOAO_OK)
-        snprintf(k->message, sizeof k->message, "%s", status_message());
-    return NULL;
-}
-
 static void free_work(mirror_work *k) {
     if (k == NULL)
         return;
-    if (k->started)
-        pthread_join(k->thread, NULL);
+    background_drop(&k->thread);
     sem_destroy(&k->shaped);
     free(k->mean);
     free(k->sums);
@@ -187,16 +170,6 @@ done:
     return st;
 }
 
-/* Signals go to the thread that computes. Where there can be no thread, mirror_budget_end computes.
- */
-static void start_thread(mirror_work *k) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    k->started = pthread_create(&k->thread, NULL, work_thread, k) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
 /* Whether what a run on devices does meanwhile leaves p and BLAS on the host alone. */
 static bool may_run_apart(const sys *s, const psf *p) {
     return !sys_is_aloft(s) && !psf_on_host(p) && !s->fit.split.on && !sys_low_follows(s);
@@ -213,7 +186,7 @@ static status begin(const comm *c, const sys *s, psf *p, const double *dplus, co
     if (psf_is_phase(p)) /* aims p, and gathers over the ranks */
         TRY(generalised_init(c, s, p, dplus, a, &b->more));
     if (b->work != NULL && apart && may_run_apart(s, p))
-        start_thread(b->work);
+        background_begin(&b->work->thread, c->threads, do_work, b->work);
     else
         st = mirror_budget_end(c, b);
 done:
@@ -236,11 +209,7 @@ status mirror_budget_init(const comm *c, const sys *s, psf *p, const double *dpl
 static void finish(mirror_work *k) {
     if (k->done)
         return;
-    if (!k->started)
-        k->st = do_work(k);
-    else if (pthread_join(k->thread, NULL) == 0 && k->st != MOAO_OK)
-        status_adopt(k->message);
-    k->started = false;
+    k->st = k->thread.work != NULL ? background_end(&k->thread) : do_work(k);
     k->done = true;
 }
 
@@ -248,7 +217,7 @@ status mirror_budget_shapes(const mirror_budget *b) {
     mirror_work *k = b->work;
     if (k == NULL)
         return MOAO_OK;
-    if (!k->started)
+    if (!k->thread.started)
         finish(k);
     while (!k->waited)
         k->waited = sem_wait(&k->shaped) == 0; /* a signal interrupts it */

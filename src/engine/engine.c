@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 status engine_open(engine *e) {
     const int n = e->be->devices();
@@ -42,9 +43,50 @@ done:
     return st;
 }
 
+status engine_prepare(const sys *s, bool phase, engine_model *m) {
+    if (m->p0 == NULL)
+        return matcov_prepare(s, m->p, &m->mc);
+    if (phase && m->drifts)
+        m->phase = matcov_phase_bound(s, m->p, m->p0, m->beta);
+    return matcov_prepare_difference(s, m->p, m->p0, m->beta, m->drifts, &m->mc, &m->bound);
+}
+
+void engine_model_free(engine_model *m) {
+    matcov_free(m->mc);
+    *m = (engine_model){0};
+}
+
+static bool same_model(const engine_model *a, const engine_model *b) {
+    return a->p == b->p && a->p0 == b->p0 && a->beta == b->beta && a->drifts == b->drifts;
+}
+
+void engine_model_take(engine_model *from, int n, engine_model *m) {
+    for (int i = 0; i < n; i++)
+        if (from[i].mc != NULL && same_model(&from[i], m)) {
+            *m = from[i];
+            from[i].mc = NULL;
+            return;
+        }
+}
+
+status engine_load_model(engine *e, engine_model *m) {
+    status st = MOAO_OK;
+    m->mc = NULL;
+    engine_model_take(e->ready, e->nready, m);
+    if (m->mc == NULL)
+        st = engine_prepare(e->s, e->phase, m);
+    if (st == MOAO_OK)
+        st = engine_use(e, m->mc);
+    m->mc = NULL; /* the engine's */
+    return st;
+}
+
 status engine_load(engine *e, const profile *p) {
+    engine_model m = {.p = p};
     matcov *mc = NULL;
-    status st = e->collective ? matcov_init(e->c, e->s, p, &mc) : matcov_prepare(e->s, p, &mc);
+    if (!e->collective)
+        return engine_load_model(e, &m);
+    const status st = matcov_init(e->c, e->s, p, &mc);
     return st != MOAO_OK ? st : engine_agree_now(e, STAGE_MATCOV, engine_use(e, mc));
 }
 
@@ -77,7 +119,8 @@ status engine_agree(const engine *e, stage stg, status st) {
         return engine_agree_now(e, stg, st);
     if (st != MOAO_OK)
         comm_alarm(e->c);
-    if (st == MOAO_INTERNAL && status_message()[0] != '\0') {
+    if (st == MOAO_INTERNAL && status_message()[0] != '\0' &&
+        strstr(status_message(), "--resume") == NULL) {
         snprintf(text, sizeof text,
                  "%.800s; what is finished is kept: go on with --resume, on another device or with "
                  "compute.backend=cpu",

@@ -12,6 +12,16 @@
 #include "moao/backend.h"
 #include "system/system.h"
 
+/* Covariances as they are prepared on the host before a device has them. */
+typedef struct {
+    const profile *p, *p0; /* of C(p) - beta C(p0) (matcov_prepare_difference), p0 NULL: of p */
+    double beta;
+    bool drifts;
+    matcov *mc;   /* NULL: not prepared */
+    double bound; /* of the entries of a difference [arcsec^2], */
+    double phase; /* and where it drifts those of Cpm (matcov_phase_bound) [m arcsec] */
+} engine_model;
+
 typedef struct {
     const comm *c; /* borrowed, as all that is const */
     const sys *s;
@@ -30,6 +40,8 @@ typedef struct {
                             NULL: to slopes */
     double one_target;   /* bytes that the plan takes for one target, for messages */
     matcov *mc;          /* covariances loaded last */
+    engine_model *ready; /* [nready] borrowed: prepared for loads to come */
+    int nready;
     backend_cov *cov;
     void *work; /* shared by all that comes in stream order */
     size_t lwork;
@@ -46,6 +58,14 @@ void engine_close(engine *e);
 status engine_load(engine *e, const profile *p);
 /* Local. The same of covariances prepared already; takes them, also when it fails. */
 status engine_use(engine *e, matcov *mc);
+/* Local, of the host alone: fills m, of which it reads the first members. free: fine on {0}. */
+status engine_prepare(const sys *s, bool phase, engine_model *m);
+void engine_model_free(engine_model *m);
+/* Local. m becomes that one of n prepared models which has its first members, where there is one,
+ * and takes its covariances. */
+void engine_model_take(engine_model *from, int n, engine_model *m);
+/* Local. Makes m that of the covariances to come, from e->ready where it is there. */
+status engine_load_model(engine *e, engine_model *m);
 
 /* Collective where ranks work in lockstep: the worst status of all of them. Else local: st. */
 status engine_agree_now(const engine *e, stage stg, status st);

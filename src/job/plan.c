@@ -5,6 +5,7 @@
 #include "factor/tlr_group.h"
 #include "obsseq/budget.h"
 #include "obsseq/fit.h"
+#include "obsseq/tables.h"
 
 #include "matcov/matcov.h"
 #include "tor/command.h"
@@ -268,7 +269,7 @@ static void count_ranks(const request *q, const machine *k, int g, int kg, plan 
     if (o->budget)
         add_host(p, "error budget",
                  mirror_budget_bytes(s) + budget_bytes(s, q->points, nl, w) +
-                     (g > 1 ? v * w * d : 0) + (size_t)kg * budget_target_bytes(s));
+                     (g > 1 ? v * w * d : 0) + (size_t)kg * budget_target_bytes(s, q->points));
     const size_t ne = (size_t)q->a->nexposure, nt = (size_t)s->ntarget;
     const size_t kept =
         (3 + (size_t)o->nbox) * (size_t)o->nlambda + (o->budget ? (size_t)budget_count(s) : 0);
@@ -511,8 +512,13 @@ static void count_host(const request *q, const machine *k, int kg, plan *p) {
     if (sys_low_follows(s))
         add_host(p, "commands of low orders", low_orders_bytes(s));
     add_host(p, "sampled residual", 2 * v * (size_t)q->par->compute_residual_columns * d);
+    if (!k->host)
+        add_host(
+            p, "tables of an exposure and of the next one",
+            tables_bytes(s, q->o, q->nlayer, atmos_count_layerings(q->a, MATCOV_LAYERINGS + 2)));
     if (q->o->budget)
-        add_host(p, "error budget", mirror_budget_bytes(s) + (size_t)kg * budget_target_bytes(s));
+        add_host(p, "error budget",
+                 mirror_budget_bytes(s) + (size_t)kg * budget_target_bytes(s, q->points));
     if (p->pair->factor->on_host)
         add_host(p, "factor of Cmm0, which passes by on the GPU",
                  p->pair->factor->host(s->m, v, p->width, p->fits));

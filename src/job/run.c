@@ -151,6 +151,18 @@ static status stop_if_asked(const run *r) {
                        done);
 }
 
+/* Of ToR k, whose exposures are computed in three turns, the one after exposure e of a turn that is
+ * pending for targets t0 .. t1; beyond the last one: none. */
+static int next_pending(const run *r, int k, int t0, int t1, int *turn, int e) {
+    int first, end;
+    atmos_exposures_of(&r->u.a, k, &first, &end);
+    for (; *turn < 3; ++*turn, e = first - 1)
+        for (e++; e < end; e++)
+            if (accuracy_turn(&r->acc, e, t0, t1) == *turn && is_pending(r, e, t0, t1))
+                return e;
+    return end;
+}
+
 /* Collective. W of a chunk of targets, then all its exposures of ToR k. */
 static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
     double residual;
@@ -178,13 +190,16 @@ static status one_chunk(run *r, int k, int t0, int t1, obsexposure *ex) {
     atmos_exposures_of(&r->u.a, k, &first, &end);
     if (run_seeks_gain(r) && first < end)
         TRY(run_find_gain(r, first, t0, t1, &ex[first]));
-    for (int turn = 0; turn < 3; turn++)
-        for (int e = first; e < end; e++) {
-            if (accuracy_turn(&r->acc, e, t0, t1) != turn || !is_pending(r, e, t0, t1))
-                continue;
-            TRY(one_exposure(r, e, t0, t1, &ex[e]));
-            TRY(stop_if_asked(r));
-        }
+    int turn = 0, e = next_pending(r, k, t0, t1, &turn, first - 1);
+    while (e < end) {
+        const int next = next_pending(r, k, t0, t1, &turn, e);
+        if (next < end)
+            obsseq_expect(&r->seq, atmos_profile_at(&r->u.a, r->u.a.exposure_time[next]),
+                          &ex[next]);
+        TRY(one_exposure(r, e, t0, t1, &ex[e]));
+        TRY(stop_if_asked(r));
+        e = next;
+    }
 done:
     return st;
 }

@@ -166,8 +166,11 @@ status matcov_noise(const sys *s, const profile *p, double *noise);
  * layerings of the night (atmos_count_layerings) as there are then: at most MATCOV_LAYERINGS, one
  * of them kept. */
 #define MATCOV_LAYERINGS 3
+/* matcov_prepared_bytes: of so many profiles that matcov_prepare alone prepared, with the tables of
+ * mean gradients of so many layerings. */
 size_t matcov_bytes(const sys *s, int nlayer);
 size_t matcov_held_bytes(const sys *s, int nlayer, int layerings);
+size_t matcov_prepared_bytes(const sys *s, int nlayer, int count, int layerings);
 size_t matcov_device_bytes(const sys *s, int nlayer);
 size_t matcov_target_bytes(const sys *s, int nlayer);
 

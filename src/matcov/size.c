@@ -31,8 +31,8 @@ static size_t tables_bytes(const sys *s, bool target) {
     return bytes;
 }
 
-/* Without the tables of mean gradients. */
-static size_t own_bytes(const sys *s, int nlayer) {
+/* Of matcov_prepare, without the tables of mean gradients. */
+static size_t prepared_bytes(const sys *s, int nlayer) {
     bool gradient = s->ts.gradient;
     for (int w = 0; w < s->nsensor; w++)
         gradient = gradient || s->sensors[w].gradient;
@@ -46,7 +46,11 @@ static size_t own_bytes(const sys *s, int nlayer) {
     bytes += footprint_bytes(s->ts.nssp, s->ts.nsub);
     if (gradient)
         bytes += (s->m + s->t) * sizeof(double); /* centres of subapertures */
-    return bytes + tables_bytes(s, false);
+    return bytes;
+}
+
+static size_t own_bytes(const sys *s, int nlayer) {
+    return prepared_bytes(s, nlayer) + tables_bytes(s, false);
 }
 
 size_t matcov_bytes(const sys *s, int nlayer) {
@@ -55,6 +59,11 @@ size_t matcov_bytes(const sys *s, int nlayer) {
 
 size_t matcov_held_bytes(const sys *s, int nlayer, int layerings) {
     return 2 * own_bytes(s, nlayer) + (size_t)layerings * gradients_bytes(s, nlayer);
+}
+
+size_t matcov_prepared_bytes(const sys *s, int nlayer, int count, int layerings) {
+    return (size_t)count * prepared_bytes(s, nlayer) +
+           (size_t)layerings * gradients_bytes(s, nlayer);
 }
 
 size_t matcov_device_bytes(const sys *s, int nlayer) {

@@ -49,8 +49,8 @@ static size_t place_shared(const sys *s, int i, int j) {
     return (size_t)pair * 3 * (sys_slopes(s) / 2);
 }
 
-size_t budget_target_bytes(const sys *s) {
-    return (3 * (s->m / 2) + count_shared(s) + 1) * sizeof(double);
+size_t budget_target_bytes(const sys *s, size_t points) {
+    return (3 * (s->m / 2) + count_shared(s) + 1 + budget_points(points)) * sizeof(double);
 }
 
 /* --- life */
@@ -181,6 +181,8 @@ status budget_open(tor *t, psf *ps, mirror_budget *mirror, budget_term *b) {
                           (void **)&b->ends));
     TRY(e->be->alloc_host(e->ctx, PSF_SLOTS * (size_t)n * sizeof(void *),
                           (void **)&b->column_hosts));
+    if (t->op->product->leaves_share)
+        TRY(e->be->alloc_host(e->ctx, most * (size_t)n * sizeof(double), (void **)&b->each));
     TRY(ALLOC(b->gains, most * 3 * (m / 2), "noise gains of the targets"));
     TRY(ALLOC(b->noise, 3 * (m / 2), "noise of the sensors"));
     if (count_shared(e->s) > 0)
@@ -200,6 +202,7 @@ void budget_close(tor *t, budget_term *b) {
     ENGINE_RELEASE(e, b->few.x, b->few.y, b->few.cpm, b->few.room, b->weight, b->shape, b->product,
                    b->dots, b->columns);
     e->be->release_host(e->ctx, b->ends);
+    e->be->release_host(e->ctx, b->each);
     e->be->release_host(e->ctx, b->column_hosts);
     free(b->at);
     free(b->full);
@@ -335,7 +338,103 @@ done:
     return st;
 }
 
-status budget_prepare(tor *t, budget_term *b, const profile *p) {
+/* --- lag */
+
+/* The list of the columns of ct, on the device. */
+static status send_columns(tor *t, budget_term *b, int slot, const double *ct) {
+    const int64_t n = b->few.n, bytes = n * (int64_t)sizeof(void *);
+    void **list = b->column_hosts + slot * n;
+    for (int64_t i = 0; i < n; i++) {
+        const double *column = ct + b->at[i] * t->t.nlrow;
+        memcpy(&list[i], &column, sizeof column);
+    }
+    return t->e.be->copy(t->e.ctx, b->columns, bytes, list, bytes, bytes, 1);
+}
+
+/* Influence functions as the k-th target sees them, and W Cpm' of it at the chosen points, under
+ * the conditions loaded. */
+static status phase_at_points(tor *t, budget_term *b, linop *op, int k, bool shifted) {
+    engine *e = &t->e;
+    status st = MOAO_OK;
+    if (sys_is_aloft(e->s)) {
+        psf_aim(b->ps, tor_direction(t, k));
+        st = send_weight(t, b);
+        TRY(team_agree(&t->t, st));
+    }
+    TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), shifted));
+    for (int64_t j = 0, n; j < e->m; j += n) {
+        n = engine_width(e, j, e->m);
+        TRY(phase_columns(t, &b->few, op, false, k, j, n));
+    }
+    st = phase_end(t, &b->few, op, k);
+done:
+    return st;
+}
+
+/* b->dots[i] = alpha weight(:, i)'of(:, i) + beta b->dots[i] for the chosen points. */
+static status weigh(tor *t, budget_term *b, double alpha, batch_mat of, double beta) {
+    const batch_dim each = batch_size(1);
+    const int64_t rows = t->t.nlrow;
+    return t->e.be->batch->gemm(t->e.ctx, BACKEND_D, 'T', 'N', b->few.n, each, each,
+                                batch_size(rows), &alpha, batch_strided(b->weight, rows, rows), of,
+                                &beta, batch_strided(b->dots, 1, 1));
+}
+
+/* The lags of all targets of an operator that leaves a share of Cpm out. */
+static status all_lags(tor *t, budget_term *b, linop *op, const profile *p) {
+    const int64_t rows = t->t.nlrow, n = b->few.n;
+    status st;
+    report_phase("exposure: lag");
+    TRY(linop_load_lag(op, p));
+    for (int k = 0; k < t->ch.nmine && rows > 0; k++) {
+        TRY(phase_at_points(t, b, op, k, true));
+        TRY(weigh(t, b, -1, batch_strided(b->few.room, rows, rows), 0));
+        TRY(engine_flip(&t->e, "flip-lag", b->dots));
+        TRY(engine_copy(&t->e, b->each + k * n, b->dots, n));
+    }
+done:
+    return st;
+}
+
+status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
+    engine *e = &t->e;
+    const int64_t rows = t->t.nlrow, n = b->few.n;
+    const int slot = k % PSF_SLOTS;
+    double *ends = b->ends + slot * n;
+    status st;
+    if (b->mirror == NULL || !b->lags || b->all_at_once)
+        return MOAO_OK;
+    report_phase("exposure: lag");
+    memset(ends, 0, (size_t)n * sizeof *ends);
+    TRY(phase_at_points(t, b, op, k, false));
+    if (rows > 0) {
+        TRY(send_columns(t, b, slot, ct));
+        TRY(weigh(t, b, -1, batch_pointers(b->columns, rows), 0));
+        TRY(weigh(t, b, 1, batch_strided(b->few.room, rows, rows), 1));
+        TRY(engine_copy(e, ends, b->dots, n));
+    }
+    if (t->t.group_size > 1) { /* host memory */
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++)
+            sum += ends[i];
+        TIMED_WAIT(e->rep, STAGE_EXPOSURE,
+                   MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_DOUBLE, MPI_SUM, t->t.group));
+        memset(ends, 0, (size_t)n * sizeof *ends);
+        ends[0] = sum;
+    }
+done:
+    return st;
+}
+
+static bool by_points(const budget_term *b, const sys *s, const profile *p) {
+    return b->mirror != NULL && b->few.n > 0 && !budget_by_totals(s, p) && budget_lags(s, p);
+}
+
+bool budget_at_once(const budget_term *b, const linop *op, const sys *s, const profile *p) {
+    return op->product->leaves_share && by_points(b, s, p);
+}
+
+status budget_prepare(tor *t, budget_term *b, linop *op, const profile *p, const double *noise) {
     const sys *s = t->e.s;
     const size_t all = 3 * (s->m / 2);
     status st = MOAO_OK;
@@ -353,69 +452,11 @@ status budget_prepare(tor *t, budget_term *b, const profile *p) {
         b->solved = t->solved;
     }
     b->prof = p;
-    b->lags = b->few.n > 0 && !budget_by_totals(s, p) && budget_lags(s, p);
-    st = matcov_noise(s, p, b->noise);
-done:
-    return st;
-}
-
-/* --- lag */
-
-/* The list of the columns of ct, on the device. */
-static status send_columns(tor *t, budget_term *b, int slot, const double *ct) {
-    const int64_t n = b->few.n, bytes = n * (int64_t)sizeof(void *);
-    void **list = b->column_hosts + slot * n;
-    for (int64_t i = 0; i < n; i++) {
-        const double *column = ct + b->at[i] * t->t.nlrow;
-        memcpy(&list[i], &column, sizeof column);
-    }
-    return t->e.be->copy(t->e.ctx, b->columns, bytes, list, bytes, bytes, 1);
-}
-
-status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
-    engine *e = &t->e;
-    const int64_t rows = t->t.nlrow, n = b->few.n;
-    const double one = 1, minus = -1, zero = 0;
-    const int slot = k % PSF_SLOTS;
-    const bool whole = op->product->leaves_share; /* the operator leaves something out */
-    double *ends = b->ends + slot * n;
-    status st;
-    if (b->mirror == NULL || !b->lags)
-        return MOAO_OK;
-    report_phase("exposure: lag");
-    if (sys_is_aloft(e->s)) {
-        psf_aim(b->ps, tor_direction(t, k));
-        st = send_weight(t, b);
-        TRY(team_agree(&t->t, st));
-    }
-    memset(ends, 0, (size_t)n * sizeof *ends);
-    TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
-    for (int64_t j = 0, cols; j < e->m; j += cols) {
-        cols = engine_width(e, j, e->m);
-        TRY(phase_columns(t, &b->few, op, whole, k, j, cols));
-    }
-    if (!whole)
-        TRY(phase_end(t, &b->few, op, k));
-    if (rows > 0) {
-        const batch_dim each = batch_size(1);
-        const batch_mat weight = batch_strided(b->weight, rows, rows),
-                        out = batch_strided(b->dots, 1, 1);
-        TRY(send_columns(t, b, slot, ct));
-        TRY(e->be->batch->gemm(e->ctx, BACKEND_D, 'T', 'N', n, each, each, batch_size(rows), &minus,
-                               weight, batch_pointers(b->columns, rows), &zero, out));
-        TRY(e->be->batch->gemm(e->ctx, BACKEND_D, 'T', 'N', n, each, each, batch_size(rows), &one,
-                               weight, batch_strided(b->few.room, rows, rows), &one, out));
-        TRY(engine_copy(e, ends, b->dots, n));
-    }
-    if (t->t.group_size > 1) { /* host memory */
-        double sum = 0;
-        for (int64_t i = 0; i < n; i++)
-            sum += ends[i];
-        TIMED_WAIT(e->rep, STAGE_EXPOSURE,
-                   MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_DOUBLE, MPI_SUM, t->t.group));
-        memset(ends, 0, (size_t)n * sizeof *ends);
-        ends[0] = sum;
-    }
+    b->lags = by_points(b, s, p);
+    b->all_at_once = budget_at_once(b, op, s, p);
+    memcpy(b->noise, noise, all * sizeof *b->noise);
+    if (b->all_at_once)
+        st = all_lags(t, b, op, p);
 done:
     return st;
 }
@@ -443,7 +484,8 @@ static double shared_noise(const sys *s, const budget_term *b, int k, int w) {
 void budget_fill(const tor *t, const budget_term *b, int k, double total, double *out) {
     const sys *s = t->e.s;
     const double *gain = b->gains + (size_t)k * 3 * (s->m / 2),
-                 *ends = b->ends + k % PSF_SLOTS * b->few.n;
+                 *ends =
+                     b->all_at_once ? b->each + k * b->few.n : b->ends + k % PSF_SLOTS * b->few.n;
     const int stars = sys_stars(s);
     double lag = 0, noise = 0;
     for (int w = 0; w < s->nsensor; w++) {

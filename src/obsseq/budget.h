@@ -3,9 +3,11 @@
  *
  * Noise: W_i'G W_j of the slopes of each subaperture are found once for each W; an exposure's noise
  * multiplies them. Lag: W Cpm' without wind, at some points of the pupil, is taken from what the
- * exposure has there. Where sensors have delays of their own or the loop is closed, W Cmm W' has a
- * part of the lag too: then it is what the total is more than that of the exposure without wind,
- * which is computed before. Fitting and aliasing come from the mirror, tomography is what is left.
+ * exposure has there; of an operator that leaves a share of Cpm out, what wind changes of W Cpm' is
+ * taken by itself, of all targets before the exposure. Where sensors have delays of their own or
+ * the loop is closed, W Cmm W' has a part of the lag too: then it is what the total is more than
+ * that of the exposure without wind, which is computed before. Fitting and aliasing come from the
+ * mirror, tomography is what is left.
  */
 #ifndef MOAO_OBSSEQ_BUDGET_H
 #define MOAO_OBSSEQ_BUDGET_H
@@ -21,12 +23,14 @@ typedef struct {
     phase_term few;      /* points at which the lag is taken, and W Cpm' there */
     int *at;             /* [few.n] their numbers among all */
     double *shape;       /* on the device: rows of G, nlrow x nrow */
-    double *weight;  /* influence functions at those points without their means, nlrow x few.n */
-    double *product; /* on the device: G times a panel of W, nlrow x width */
-    double *full;    /* in a group of ranks: all rows of a panel of W */
-    double *dots;    /* on the device: blocks of W'G W, or products of the points' columns */
-    double *ends;    /* pinned: of them, what is in transit to the host */
-    void **columns;  /* on the device: columns of W Cpm' at those points */
+    double *weight;   /* influence functions at those points without their means, nlrow x few.n */
+    double *product;  /* on the device: G times a panel of W, nlrow x width */
+    double *full;     /* in a group of ranks: all rows of a panel of W */
+    double *dots;     /* on the device: blocks of W'G W, or products of the points' columns */
+    double *ends;     /* pinned: of them, what is in transit to the host */
+    double *each;     /* pinned [targets][few.n]: of all targets at once; NULL: never */
+    bool all_at_once; /* so are those of the exposure */
+    void **columns;   /* on the device: columns of W Cpm' at those points */
     void **column_hosts; /* pinned: PSF_SLOTS lists of them */
     double *gains;       /* [targets][m/2][3]: W_x'G W_x, W_y'G W_y, 2 W_x'G W_y of a subaperture */
     double *shared;      /* [targets][pairs of copies][slopes/2][3]: twice the same of a sensor and
@@ -39,7 +43,7 @@ typedef struct {
 
 /* Bytes of the device, whatever the number of targets; of the host, for each target. Local. */
 size_t budget_bytes(const sys *s, size_t points, size_t rows, size_t width);
-size_t budget_target_bytes(const sys *s);
+size_t budget_target_bytes(const sys *s, size_t points);
 
 /* How many of the pupil's points serve for the lag; whether a profile has one. */
 size_t budget_points(size_t points);
@@ -58,11 +62,13 @@ static inline int budget_count(const sys *s) {
 status budget_open(tor *t, psf *ps, mirror_budget *mirror, budget_term *b);
 void budget_close(tor *t, budget_term *b);
 
-/* Collective in the group. At the start of an exposure, the reconstructor's targets solved. */
-status budget_prepare(tor *t, budget_term *b, const profile *p);
-/* Collective in the group. The lag of the k-th target, whose W Cpm' is ct; the target is aimed
- * anew.
- */
+/* Collective in the group. At the start of an exposure by an operator, the reconstructor's targets
+ * solved; loads conditions of its own where it takes all lags at once. noise: matcov_noise. */
+status budget_prepare(tor *t, budget_term *b, linop *op, const profile *p, const double *noise);
+/* Local. Whether it takes all lags at once. */
+bool budget_at_once(const budget_term *b, const linop *op, const sys *s, const profile *p);
+/* Collective in the group. The lag of the k-th target, whose W Cpm' is ct, unless it was taken; the
+ * target is aimed anew. */
 status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct);
 /* Local, where the work of the target is done: its terms [m^2], out[budget_count]; total: variance
  * of its images [m^2]. Fitting, aliasing and what is left are for budget_complete, local, after

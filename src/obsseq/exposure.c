@@ -71,33 +71,85 @@ static status target_sums(obsseq *o, const linop *op, int k) {
                                 (size_t)t->nlrow, o->sum, o->pair_sums);
 }
 
-/* What the targets have in common where the residual phase is wanted: the turbulence. */
-static status phase_common(obsseq *o, const profile *p, const obsexposure *ex) {
-    const size_t nsep = psf_sep_count(o->ps);
-    status st = MOAO_OK;
-    if (ex->mtt != NULL)
-        memcpy(o->average, ex->mtt, nsep * sizeof(double));
-    else {
-        memset(o->average, 0, nsep * sizeof(double));
-        st = psf_phase_common(o->ps, p, o->average);
-    }
-    return st == MOAO_OK ? engine_copy(&o->t.e, o->mtt, o->average, (int64_t)nsep) : st;
+/* --- tables */
+
+/* What an exposure of profile p by an operator needs of the host (prepare). */
+static exposure_tables needs(const obsseq *o, const linop *op, const profile *p,
+                             const obsexposure *ex) {
+    const engine *e = &o->t.e;
+    const bool lag = budget_at_once(&o->budget, op, e->s, p), phase = psf_is_phase(o->ps);
+    exposure_tables t = {.c = e->c,
+                         .s = e->s,
+                         .ps = o->ps,
+                         .p = p,
+                         .wants_mtt = phase && ex->mtt == NULL,
+                         .wants_fit = ex->fit == NULL,
+                         .wants_noise = o->budget.mirror != NULL};
+    if (e->collective)
+        return t;
+    if (op->product->differences)
+        t.nmodel = op->product->models(op->x, p, lag, t.model);
+    if (!op->product->differences || (ex->mtt == NULL && !phase))
+        t.model[t.nmodel++] = (engine_model){.p = p};
+    return t;
 }
+
+/* The tables of this exposure, from those that were prepared ahead where they are for it. */
+static status take_tables(obsseq *o, const linop *op, const profile *p, obsexposure *ex) {
+    exposure_tables *t = &o->now;
+    status st = MOAO_OK;
+    tables_drop(t);
+    *t = needs(o, op, p, ex);
+    if (o->ahead.p == p)
+        TRY(tables_take(&o->ahead, t));
+    TRY(tables_make(t));
+    if (t->wants_mtt)
+        ex->mtt = t->mtt;
+    if (t->wants_fit)
+        ex->fit = t->fit;
+    t->mtt = NULL, t->fit = NULL;
+    o->t.e.ready = t->model;
+    o->t.e.nready = t->nmodel;
+done:
+    return st;
+}
+
+static void drop_tables(obsseq *o) {
+    o->t.e.ready = NULL;
+    o->t.e.nready = 0;
+    tables_drop(&o->now);
+}
+
+/* Those of the next exposure, by the same operator, on a thread. */
+static void begin_next(obsseq *o, const linop *op) {
+    if (o->next.p == NULL || !o->apart)
+        return;
+    tables_drop(&o->ahead);
+    o->ahead = needs(o, op, o->next.p, o->next.ex);
+    o->next.p = NULL;
+    tables_begin(&o->ahead);
+}
+
+void obsseq_expect(obsseq *o, const profile *p, const obsexposure *ex) {
+    o->next.p = p;
+    o->next.ex = ex;
+}
+
+/* --- what all targets share */
 
 /* The average of P Ctt P' on the device; at the first chunk a copy of it is in transit to the host.
  */
-static status common_average(obsseq *o, const profile *p, const obsexposure *ex) {
+static status common_average(obsseq *o, const obsexposure *ex) {
     tor *t = &o->t;
     const int nsep = (int)psf_sep_count(o->ps);
-    if (psf_is_phase(o->ps))
-        return engine_agree_now(&t->e, STAGE_EXPOSURE, phase_common(o, p, ex));
     double *c = o->truth != NULL ? o->truth : t->y[0];
     int i0, ni;
     status st;
     residual_rows(t, &i0, &ni);
     if (ex->mtt != NULL) {
         memcpy(o->average, ex->mtt, (size_t)nsep * sizeof(double));
-        return engine_copy(&t->e, o->mtt, o->average, nsep);
+        return engine_agree_now(&t->e, STAGE_EXPOSURE,
+                                engine_copy(&t->e, o->mtt, o->average, nsep));
     }
     st = residual_truth(t, c);
     if (st == MOAO_OK)
@@ -121,18 +173,18 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     TRY(engine_agree_now(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
     o->t.has_y = false;
     TRY(make_base(o, op));
-    TRY(engine_agree_now(e, STAGE_EXPOSURE, budget_prepare(&o->t, &o->budget, p)));
-    if (!op->product->differences || ex->mtt == NULL)
+    TRY(engine_agree_now(e, STAGE_EXPOSURE, take_tables(o, op, p, ex)));
+    TRY(engine_agree_now(e, STAGE_EXPOSURE,
+                         budget_prepare(&o->t, &o->budget, op, p, o->now.noise)));
+    if (!op->product->differences || ex->mtt == NULL) /* of a residual phase it is there */
         TRY(engine_load(e, p));
-    TRY(common_average(o, p, ex));
+    TRY(common_average(o, ex));
     TRY(linop_load(op, p));
-    st = ex->fit == NULL ? psf_rest_init(o->ps, p, &ex->fit) : MOAO_OK;
-    if (st == MOAO_OK) {
-        psf_fit_model_init(ex->fit, &fit);
-        st = o->last->load(o->last_imager, &fit);
-    }
-    st = engine_agree_now(e, STAGE_EXPOSURE, st);
+    psf_fit_model_init(ex->fit, &fit);
+    TRY(engine_agree_now(e, STAGE_EXPOSURE, o->last->load(o->last_imager, &fit)));
+    begin_next(o, op);
 done:
+    drop_tables(o);
     return st;
 }
 
@@ -354,6 +406,20 @@ double obsseq_difference(const result_block *b, const double *x, const double *y
     return most;
 }
 
+#define LAG_ACCURACY 1e-3 /* of the lag as a root mean square, or of a tenth of the whole error */
+
+/* Difference of the lags in two results of a target, in units of what is allowed; -1: they have
+ * none by points. */
+static double lag_difference(const obsseq *o, const results *r, const double *x, const double *y) {
+    if (o->budget.mirror == NULL || !o->budget.lags)
+        return -1;
+    const double *one = x + r->nq, *two = y + r->nq;
+    const double total = budget_rms(one[BUDGET_TOTAL]), lag = budget_rms(one[BUDGET_LAG]),
+                 gap = fabs(lag - budget_rms(two[BUDGET_LAG]));
+    const double allowed = LAG_ACCURACY * fmax(fabs(lag), 0.1 * fabs(total));
+    return !isfinite(gap) ? INFINITY : gap > 0 ? gap / allowed : 0;
+}
+
 /* In the group that samples, where one does: the worst status of its members. */
 static status agree_on(const linop *op, status st) {
     return op->x->group != NULL ? group_agree(op->x->group, st) : st;
@@ -427,18 +493,20 @@ done:
     return st;
 }
 
+enum { FOUND = 5 };
+
 /* This rank's targets with an operator that is not exact; the sampled one with its reference after
  * that, by the devices of the group or, where there is none, by this rank if it has it. found: the
  * largest difference of results, -1 without a sample; seconds that the sample took; root mean
- * square and largest error of an entry of T (product_kind.check), -1. */
+ * square and largest error of an entry of T (product_kind.check), -1; lag_difference. */
 static status try_approximate(obsseq *o, const profile *p, obsexposure *ex, bool sample,
-                              const result_block *b, double found[4], results *r) {
+                              const result_block *b, double found[FOUND], results *r) {
     linop *op = o->t.op;
     const int k = o->edge - o->t.ch.mine;
     const bool mine = sample && k >= 0 && k < o->t.ch.nmine;
     double *before = NULL, from = 0;
     status st;
-    found[0] = found[2] = found[3] = -1;
+    found[0] = found[2] = found[3] = found[4] = -1;
     found[1] = 0;
     TRY(prepare(o, op, p, ex));
     if (mine && op->product->check != NULL)
@@ -455,6 +523,8 @@ done:
     if (st == MOAO_OK && mine) {
         found[0] = obsseq_difference(b, r->scalars + (size_t)k * r->ns, before);
         found[1] = report_now() - from;
+        if (op->product->leaves_share)
+            found[4] = lag_difference(o, r, r->scalars + (size_t)k * r->ns, before);
     }
     free(before);
     return st;
@@ -466,13 +536,13 @@ static status expose_all(obsseq *o, const profile *p, obsexposure *ex, obsseq_ac
     status st = MOAO_OK;
     how->difference = NAN;
     for (bool again = how->approximate; again;) {
-        double found[4], gap; /* -1: no sample */
+        double found[FOUND], gap; /* -1: no sample */
         again = false;
         TRY(engine_agree(
             &o->t.e, STAGE_EXPOSURE,
             linop_solved(o->t.op, try_approximate(o, p, ex, how->sample, b, found, r))));
-        MPI_Allreduce(MPI_IN_PLACE, found, 4, MPI_DOUBLE, MPI_MAX, o->t.e.c->mpi);
-        gap = found[0];
+        MPI_Allreduce(MPI_IN_PLACE, found, FOUND, MPI_DOUBLE, MPI_MAX, o->t.e.c->mpi);
+        gap = found[4] > 1 ? fmax(found[0], found[4] * o->tolerance) : found[0];
         o->t.e.rep->sample_seconds += found[1];
         o->t.e.rep->entries_rms = fmax(o->t.e.rep->entries_rms, found[2]);
         o->t.e.rep->entries_worst = fmax(o->t.e.rep->entries_worst, found[3]);

@@ -66,6 +66,12 @@ static status open_group(obsseq *o) {
                : MOAO_OK;
 }
 
+/* Whether the host has time while this rank's backend computes. */
+static bool works_apart(const engine *e) {
+    const char *word = test_choice("ahead");
+    return !e->collective && (word != NULL ? strcmp(word, "yes") == 0 : e->be != &backend_cpu);
+}
+
 status obsseq_open(psf *ps, mirror_budget *mirror, double tolerance, obsseq *o, int *chunk) {
     const comm *c = o->t.e.c;
     int64_t beside = 0;
@@ -76,6 +82,7 @@ status obsseq_open(psf *ps, mirror_budget *mirror, double tolerance, obsseq *o, 
                   .tolerance = tolerance,
                   .keep = o->t.plan->keep};
     o->t.e.phase = psf_is_phase(ps);
+    o->apart = works_apart(&o->t.e);
     TRY(comm_agree(c, take_imager(o)));
     TRY(comm_agree(c, phase_open(&o->t, ps, &o->phase, &beside)));
     TRY(comm_agree(c, budget_open(&o->t, ps, mirror, &o->budget)));
@@ -87,6 +94,8 @@ done:
 
 void obsseq_close(obsseq *o) {
     const engine *e = &o->t.e;
+    tables_drop(&o->now);
+    tables_drop(&o->ahead);
     if (e->ctx != NULL) {
         if (o->last != NULL && o->last != o->img)
             o->last->close(o->last_imager);

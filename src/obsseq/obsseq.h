@@ -8,9 +8,17 @@
 #include "obsseq/budget.h"
 #include "obsseq/phase.h"
 #include "obsseq/residual_check.h"
+#include "obsseq/tables.h"
 #include "psf/psf.h"
 #include "store/store.h"
 #include "tor/tor.h"
+
+typedef struct {  /* what an exposure has in common for all targets and chunks; zeroed: not made yet
+                   */
+    double *mtt;  /* summed stationary average of D+ Ctt D+' */
+    psf_fit *fit; /* fitting error */
+} obsexposure;
+void obsexposure_free(obsexposure *ex);
 
 typedef struct {
     tor t;
@@ -37,14 +45,13 @@ typedef struct {
     double psf_seconds;      /* of an exposure, where PSFs are made at once */
     probe *look;             /* what the current exposure is checked by; NULL: nothing */
     device_group group;      /* whose devices sample a target together */
+    bool apart;              /* tables are prepared ahead, on a thread */
+    exposure_tables now, ahead;
+    struct {
+        const profile *p; /* of the exposure that is expected next; NULL: none */
+        const obsexposure *ex;
+    } next;
 } obsseq;
-
-typedef struct {  /* what an exposure has in common for all targets and chunks; zeroed: not made yet
-                   */
-    double *mtt;  /* summed stationary average of D+ Ctt D+' */
-    psf_fit *fit; /* fitting error */
-} obsexposure;
-void obsexposure_free(obsexposure *ex);
 
 /* Collective. What makes PSFs for an executor that tor_open has opened, then tor_take. mirror:
  * NULL, no error budget; begun or computed
@@ -59,7 +66,9 @@ typedef struct {       /* how an exposure of a chunk is computed, where the oper
     bool sample;       /* in: with the sampled target by the reference, if the chunk has it */
     bool fresh;        /* in: nothing is kept of this reconstructor: W may become more accurate */
     double difference; /* out: largest difference of a Strehl ratio or ensquared energy between it
-                          and its reference; NAN: the chunk has no sampled target */
+                          and its reference; where the lags of the error budget differ by more than
+                          1e-3, the tolerance times that over 1e-3, if it is more; NAN: the chunk
+                          has no sampled target */
 } obsseq_accuracy;
 
 /* Collective. One exposure of the targets solved last, from covariances to PSFs: on rank 0 *block
@@ -73,6 +82,11 @@ typedef struct {       /* how an exposure of a chunk is computed, where the oper
  * on every rank. */
 status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accuracy *how,
                      probe *look, result_block *block);
+
+/* Local. The exposure after the one that obsseq_expose computes next: a device's host prepares its
+ * tables meanwhile, with the same results. Both are borrowed until that exposure, or obsseq_close.
+ * A failure is that exposure's. */
+void obsseq_expect(obsseq *o, const profile *p, const obsexposure *ex);
 
 /* Local. Largest difference of a Strehl ratio or ensquared energy between two targets' results, as
  * a block of that shape has them; INFINITY where one is not a number. */

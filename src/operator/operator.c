@@ -80,9 +80,10 @@ static bool is_whole(const factor_kind *f, const product_kind *x) {
            x->open != NULL && x->close != NULL && x->bytes != NULL && x->columns != NULL &&
            x->own_products == (x->project != NULL) && x->own_products == (x->outer != NULL) &&
            x->own_products == (x->end != NULL) && x->own_phase == (x->phase != NULL) &&
-           !(x->own_products && x->gram != NULL) && x->own_w == (x->store != NULL) &&
-           x->own_w == (x->get != NULL) && x->leaves_share == (x->share != NULL) &&
-           x->leaves_share == (x->phase_share != NULL) && (!f->split || x->right != NULL);
+           x->differences == (x->models != NULL) && !(x->own_products && x->gram != NULL) &&
+           x->own_w == (x->store != NULL) && x->own_w == (x->get != NULL) &&
+           x->leaves_share == (x->share != NULL) && x->leaves_share == (x->phase_share != NULL) &&
+           x->leaves_share == (x->load_lag != NULL) && (!f->split || x->right != NULL);
 }
 
 status linop_register(const linop_pair *pair) {

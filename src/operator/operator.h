@@ -97,6 +97,9 @@ static inline double linop_expected(const linop *o) {
 static inline status linop_load(linop *o, const profile *p) {
     return o->product->load != NULL ? o->product->load(o->x, p) : MOAO_OK;
 }
+static inline status linop_load_lag(linop *o, const profile *p) {
+    return o->product->load_lag(o->x, p);
+}
 static inline status linop_begin(linop *o, const wrows *w, double *own) {
     return o->product->begin != NULL ? o->product->begin(o->x, w, own) : MOAO_OK;
 }

@@ -259,9 +259,10 @@ static status fp16_made(product *base, const profile *p) {
     .width = MACHINE_PANEL_FP16, .close = fp16_close, .own = fp16_own, .ground = fp16_ground,      \
     .set_workspace = fp16_set_workspace, .made = fp16_made, .store = fp16_store,                   \
     .right = fp16_right, .right_column = fp16_right_column, .get = fp16_get, .keep = fp16_keep,    \
-    .load = fp16_load, .begin = fp16_begin, .columns = fp16_columns, .project = fp16_project,      \
-    .outer = fp16_outer, .end = fp16_end, .phase = fp16_phase, .phase_end = fp16_phase_end,        \
-    .share = fp16_share, .phase_share = fp16_phase_share
+    .load = fp16_load, .models = fp16_models, .begin = fp16_begin, .columns = fp16_columns,        \
+    .project = fp16_project, .outer = fp16_outer, .end = fp16_end, .phase = fp16_phase,            \
+    .phase_end = fp16_phase_end, .share = fp16_share, .phase_share = fp16_phase_share,             \
+    .load_lag = fp16_load_lag
 
 const product_kind product_fp16 = {
     .name = "fp16", .word = "fp16", .bytes = bytes, .open = fp16_open, FP16_TABLE};

@@ -71,16 +71,23 @@ done:
     return st;
 }
 
-/* Make the difference of the profile and the reconstructor's the model of the covariances to come.
- */
-static status load_difference(fp16 *x, const profile *p, bool drifts, int *exponent) {
-    matcov *mc;
-    double bound;
-    status st = matcov_prepare_difference(x->base.e->s, p, x->tor, x->beta, drifts, &mc, &bound);
-    if (st != MOAO_OK)
-        return st;
-    *exponent = backend_fp16_exponent(bound);
-    return engine_use(x->base.e, mc);
+/* Make the difference C(p) - beta C(p0) the model of the covariances to come. */
+static status load_difference(fp16 *x, engine_model m, int *exponent) {
+    const status st = engine_load_model(x->base.e, &m);
+    *exponent = backend_fp16_exponent(m.bound);
+    if (st == MOAO_OK && x->base.e->phase && m.drifts)
+        x->ep = backend_fp16_exponent(m.phase);
+    return st;
+}
+
+int fp16_models(const product *base, const profile *p, bool lag, engine_model *m) {
+    const fp16 *x = (const fp16 *)base;
+    const double beta = matcov_scale(p, x->tor);
+    if (lag)
+        *m++ = (engine_model){.p = p, .p0 = p, .beta = 1, .drifts = true};
+    m[0] = (engine_model){.p = p, .p0 = x->tor, .beta = beta};
+    m[1] = (engine_model){.p = p, .p0 = x->tor, .beta = beta, .drifts = true};
+    return 2 + lag;
 }
 
 status fp16_load(product *base, const profile *p) {
@@ -88,20 +95,29 @@ status fp16_load(product *base, const profile *p) {
     engine *e = base->e;
     const int64_t nk = x->nk;
     const sys *s = e->s;
+    engine_model m[PRODUCT_MODELS];
     status st;
-    x->beta = matcov_scale(p, x->tor);
-    TRY(load_difference(x, p, false, &x->et));
+    fp16_models(base, p, false, m);
+    x->beta = m[0].beta;
+    TRY(load_difference(x, m[0], &x->et));
     TRY(engine_sync(e)); /* before what earlier work reads on the host changes */
     for (int w = 0, k = 0; w < s->nsensor; w++)
         for (int axis = 0; axis < 2 && s->sensors[w].lgs; axis++, k++)
             x->host[k + k * nk] = 0.5 * matcov_tiptilt(e->mc, w);
     TRY(engine_copy(e, x->constants, x->host, nk * nk));
     TRY(x->lattice_pairs ? fill_pieces(x) : fill_fp16(x));
-    st = load_difference(x, p, true, &x->ec);
-    if (st == MOAO_OK && e->phase)
-        x->ep = backend_fp16_exponent(matcov_phase_bound(s, p, x->tor, x->beta));
+    st = load_difference(x, m[1], &x->ec);
 done:
     return st;
+}
+
+/* What wind changes is small against Cpm, so that FP16 numbers of this difference leave 1e-5 of it,
+ * where the difference of two sums of them would leave 1e-2. */
+status fp16_load_lag(product *base, const profile *p) {
+    engine_model m[PRODUCT_MODELS];
+    int exponent;
+    fp16_models(base, p, true, m);
+    return load_difference((fp16 *)base, m[0], &exponent);
 }
 
 /* What columns and project add up: 2^(ew + et) (W dT - D+ (Ctm - beta Ctm0)), in single precision.

@@ -18,6 +18,8 @@
 
 typedef struct product product;
 
+enum { PRODUCT_MODELS = 3 };
+
 typedef struct product_kind {
     size_t size; /* sizeof(product_kind) */
     const char *name;
@@ -30,7 +32,7 @@ typedef struct product_kind {
     bool own_products; /* project, outer and end */
     bool own_phase;    /* phase and phase_end */
     bool own_w;        /* W of a target is kept in a way of its own: store, right, keep, get */
-    bool leaves_share; /* a part of Cpm is left out: share, phase_share */
+    bool leaves_share; /* a part of Cpm is left out: share, phase_share, load_lag */
     bool refined;      /* what W Cmm0 leaves of B0 counts in full: compressed factors refine W */
     int width;         /* 0, or columns of a panel of a large system that fill a device evenly */
 
@@ -68,6 +70,10 @@ typedef struct product_kind {
     /* z (rows x n, leading dimension ldz) = W T(:, j:j+n). */
     status (*columns)(product *x, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz);
 
+    /* differences: the models that load asks engine_load_model for, with lag that of load_lag
+     * before them: their first members, PRODUCT_MODELS at most. Returns how many. Local. */
+    int (*models)(const product *x, const profile *p, bool lag, engine_model *m);
+
     /* Local. NULL, or where T is approximated: entries of rows of T drawn at random, as it is
      * loaded, against those evaluated in double precision: root mean square and largest of the
      * errors of an entry of Cmm, in units of the least slope variance of these rows. Before begin.
@@ -89,13 +95,16 @@ typedef struct product_kind {
      * is added up, and at the end ct (rows x np) in double precision. leaves_share: what is left
      * out of Cpm is `share` times that of the reconstructor's profile, whose target has no wind;
      * phase_share adds that share's W Cpm(:, j:j+n)' (W = 0 there at j = 0) to ct (rows x np), the
-     * reconstructor's profile loaded. */
+     * reconstructor's profile loaded. load_lag, local, in place of load: from now on phase and
+     * phase_end are of what wind has changed of Cpm when the target is aimed shifted, Cpm(p) moved
+     * less Cpm(p) not moved, without a part left out; until the next load. */
     status (*phase)(product *x, backend_cov_target *target, const wrows *w, int64_t np,
                     const double *px, const double *py, int64_t j, int64_t n);
     status (*phase_end)(product *x, const wrows *w, int64_t np, double *ct);
     double (*share)(const product *x);
     status (*phase_share)(product *x, backend_cov_target *target, const wrows *w, int64_t np,
                           const double *px, const double *py, int64_t j, int64_t n, double *ct);
+    status (*load_lag)(product *x, const profile *p);
 
     /* See linop_reduce_tolerance. NULL: it cannot be more accurate. */
     status (*tighten)(product *x, double excess, linop_step from, linop_step *again);
