@@ -174,13 +174,13 @@ static void split_close(factor *base) {
 static status open_kind(engine *e, const plan *p, const double *proj, const factor_kind *kind,
                         factor **out) {
     split_factor *x = NULL;
-    status st = comm_agree(e->c, ALLOC(x, 1, "factor in FP16"));
-    if (st != MOAO_OK)
-        goto done;
-    *x = (split_factor){.base = {.kind = kind, .e = e},
-                        .v = p->rows,
-                        .proj = proj,
-                        .sample = p->rows < SAMPLE ? p->rows : SAMPLE};
+    status st = ALLOC(x, 1, "factor in FP16");
+    if (st == MOAO_OK)
+        *x = (split_factor){.base = {.kind = kind, .e = e},
+                            .v = p->rows,
+                            .proj = proj,
+                            .sample = p->rows < SAMPLE ? p->rows : SAMPLE};
+    TRY(comm_agree(e->c, st));
     memcpy(x->direction, e->s->targets[p->sample], sizeof x->direction);
     x->group.size = 1;
     x->made = (cholesky){.e = e,

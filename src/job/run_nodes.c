@@ -149,26 +149,37 @@ static void add_gaps(const run *r, const field_weights *w, const node_values *v,
     }
 }
 
+/* Weights of each node between the others. */
+static status weights_without(const field *f, int k, field_weights *w) {
+    const size_t n = (size_t)f->nnode;
+    double(*at)[2] = NULL;
+    int *self = NULL;
+    status st;
+    TRY(ALLOC(at, n, "nodes"));
+    TRY(ALLOC(self, n, "nodes"));
+    for (size_t i = 0; i < n; i++) {
+        memcpy(at[i], f->node[i].at, sizeof *at);
+        self[i] = (int)i;
+    }
+    st = field_interpolate(f, k, (int)n, (const double(*)[2])at, self, w);
+done:
+    free(at);
+    free(self);
+    return st;
+}
+
 /* Collective. The source that is farthest from its neighbours, if that is suspicious; else -1. */
 static status find_suspect(run *r, int k, int *suspect) {
     const field *f = &r->u.f;
     const size_t n = (size_t)f->nnode;
-    double(*at)[2] = NULL, *gap = NULL, *off = NULL, *sorted = NULL;
-    int *self = NULL, first, end, sources = 0;
+    double *gap = NULL;
+    int first, end, sources = 0;
     field_weights w = {0};
-    status st;
     *suspect = -1;
-    TRY(ALLOC(at, n, "nodes"));
-    TRY(ALLOC(self, n, "nodes"));
-    TRY(ALLOC(gap, n, "nodes"));
-    TRY(ALLOC(off, n, "nodes"));
-    TRY(ALLOC(sorted, n, "nodes"));
-    for (size_t i = 0; i < n; i++) {
-        memcpy(at[i], f->node[i].at, sizeof *at);
-        self[i] = (int)i;
-        gap[i] = off[i] = 0;
-    }
-    TRY(field_interpolate(f, k, (int)n, (const double(*)[2])at, self, &w));
+    status st = ALLOC(gap, 3 * n, "nodes");
+    TRY(comm_agree(r->c, st == MOAO_OK ? weights_without(f, k, &w) : st));
+    double *const off = gap + n, *const sorted = off + n;
+    memset(gap, 0, 2 * n * sizeof *gap);
     atmos_exposures_of(&r->u.a, k, &first, &end);
     for (int e = first; e < end; e++) {
         node_values v;
@@ -191,11 +202,7 @@ static status find_suspect(run *r, int k, int *suspect) {
         *suspect = most;
 done:
     field_weights_free(&w);
-    free(at);
-    free(self);
     free(gap);
-    free(off);
-    free(sorted);
     return st;
 }
 
@@ -311,11 +318,10 @@ static status check_sources(run *r, int k, bool *more) {
                           "computed again",
                           r->u.f.node[suspect].at[0] * ARCSEC_PER_RAD,
                           r->u.f.node[suspect].at[1] * ARCSEC_PER_RAD);
-        TRY(field_again(&r->u.f, suspect, k, &again));
+        TRY(comm_agree(r->c, field_again(&r->u.f, suspect, k, &again)));
         s->again[suspect] = again;
         s->pending = suspect;
     }
-    TRY(comm_agree(r->c, st));
     *more = r->u.f.nnode > before;
     st = take_new(r, before);
 done:

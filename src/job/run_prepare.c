@@ -211,7 +211,7 @@ static status try_plan(const run *r, int chunk, plan *p, bool *lacks) {
 static status make_plan(run *r, int chunk) {
     plan *p = NULL;
     bool lacks = false;
-    status st = ALLOC(p, 1, "plan");
+    status st = comm_agree(r->c, ALLOC(p, 1, "plan"));
     while (st == MOAO_OK) {
         st = comm_agree(r->c, try_plan(r, chunk, p, &lacks));
         if (st == MOAO_OK || !lacks || (st = leave_devices(r, st)) != MOAO_OK)

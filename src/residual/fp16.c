@@ -210,10 +210,10 @@ static void fp16_close(product *base) {
 static status open_kind(engine *e, const plan *p, const double *proj, factor *f,
                         const product_kind *kind, product **out) {
     fp16 *x = NULL;
-    status st = comm_agree(e->c, ALLOC(x, 1, "mixed precision"));
-    if (st != MOAO_OK)
-        goto done;
-    x->base = (product){.kind = kind, .e = e, .f = f, .reference = &x->exact.base};
+    status st = ALLOC(x, 1, "mixed precision");
+    if (st == MOAO_OK)
+        x->base = (product){.kind = kind, .e = e, .f = f, .reference = &x->exact.base};
+    TRY(comm_agree(e->c, st));
     x->exact = (fp16_exact){.base = {.kind = &fp16_exact_kind, .e = e, .f = f}, .of = x};
     x->exact.target = -1;
     x->lattice_pairs = kind == &product_fp16_lattice;

@@ -195,10 +195,10 @@ static void grid_close(product *base) {
 
 static status grid_open(engine *e, const plan *p, const double *proj, factor *f, product **out) {
     grid *x = NULL;
-    status st = comm_agree(e->c, ALLOC(x, 1, "pairs of sensors"));
-    if (st != MOAO_OK)
-        goto done;
-    x->base = (product){.kind = &product_toeplitz, .e = e, .f = f};
+    status st = ALLOC(x, 1, "pairs of sensors");
+    if (st == MOAO_OK)
+        x->base = (product){.kind = &product_toeplitz, .e = e, .f = f};
+    TRY(comm_agree(e->c, st));
     x->v = p->rows;
     x->nk = tiptilt_constants(e->s);
     TRY(product_exact(f->kind)->open(e, p, proj, f, &x->base.reference));

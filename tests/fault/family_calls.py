@@ -47,10 +47,10 @@ def start(lab, keys, out, fault=None):
     return r, lines
 
 
-def counts(lab, mode, ranks=1):
+def counts(lab, mode, ranks=1, case="least"):
     """How often a run makes each kind of call."""
     out = lab.folder()
-    r, lines = start(lab, {"mode": mode, "ranks": str(ranks)}, out)
+    r, lines = start(lab, {"mode": mode, "ranks": str(ranks), "case": case}, out)
     shutil.rmtree(out, ignore_errors=True)
     if r.code != 0:
         raise RuntimeError("a run without faults failed:\n" + r.text)
@@ -72,6 +72,10 @@ def trials(lab, rng, full):
         listed.append(spec.replace("ranks=1", "ranks=2"))
     forms = [spec + " case=least-%s resident=%s" % (form, on_device(form)) for form in FORMS
              for spec in rng.sample([s for s in listed if "mode=new" in s and "ranks=1" in s], 80 if full else 1)]
+    if full:  # a run at nodes has files of its own
+        for kind, total in sorted(counts(lab, "new", case="least-nodes").items()):
+            forms += [spec_of(NAME, mode="new", ranks=1, rank=0, kind=kind, n=n, action=action, case="least-nodes", resident=0)
+                      for action in ACTIONS[kind] for n in rng.sample(range(1, total + 1), min(4, total))]
     rng.shuffle(listed)
     return listed + forms if full else listed[:24] + forms
 

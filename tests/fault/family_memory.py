@@ -1,11 +1,14 @@
-"""(c) The n-th allocation of the program's own code fails on one rank."""
+"""(c) The n-th allocation of the program's own code fails on one rank: once for each place, which is a chain of callers, and a sample."""
 import os
 import subprocess
 
-from harness import FORMS, RESIDENT, Fail, check_ended, check_finished, check_message, check_no_process, on_device, resume, spec_of
+from harness import FORMS, MODES, RESIDENT, Fail, check_ended, check_finished, check_message, check_no_process, on_device, resume, spec_of
 
 NAME = "memory"
-FIRST = 1000  # of these every one is tried, of the later ones a sample
+SAMPLE = 100  # allocations of any place, of each case
+DEEP = 6  # callers that make a place
+# places where a rank once left the others waiting, or closed what another had not opened: tried always
+ONCE = {"least": ["make_plan"], "least-grid": ["grid_open"], "least-mixed": ["open_kind"], "least-nodes": ["find_suspect", "weights_without"]}
 
 
 def start(lab, keys, out):
@@ -22,31 +25,50 @@ def start(lab, keys, out):
     return r, lines
 
 
-def count(lab, ranks, rank, resident, case="least"):
+def places(lab, ranks, rank, resident, case="least"):
+    """The first allocation of each place of a run without faults, and their number."""
     out = lab.folder()
-    r, lines = start(lab, {"rank": 0, "n": 0, "ranks": ranks, "resident": resident, "case": case}, out)
+    r, lines = start(lab, {"rank": rank, "n": "places", "ranks": ranks, "resident": resident, "case": case}, out)
     if r.code != 0:
         raise RuntimeError("a run without faults failed:\n" + r.text)
-    return max(int(s.split()[-1]) for s in lines if s.startswith("count %d alloc" % rank))
+    first = {}
+    for n, chain in ((int(w[2]), tuple(w[3:3 + DEEP])) for w in map(str.split, lines) if w[:2] == ["place", "alloc"]):
+        first[chain] = min(n, first.get(chain, n))
+    if not first:
+        raise RuntimeError("no allocation was seen")
+    return first, max(int(s.split()[-1]) for s in lines if s.startswith("count %d alloc" % rank))
+
+
+def asked_by(lab, first, names):
+    """The first allocations of these functions, or of what they call where they have none: three of each."""
+    at = sorted({a for chain in first for a in chain[:3]})
+    p = subprocess.run(["addr2line", "-fe", lab.moao] + [hex(int(a, 16) - 1) for a in at], stdout=subprocess.PIPE, universal_newlines=True, check=True)
+    name = dict(zip(at, p.stdout.split("\n")[::2]))
+    found = set()
+    for f in names:
+        callers = ([n for chain, n in first.items() if len(chain) > k and name[chain[k]] == f] for k in (1, 2))
+        found |= set(sorted(next(filter(None, callers), []))[:3])
+    return sorted(found)
 
 
 def trials(lab, rng, full):
-    listed = []
-    for ranks, rank, resident in ((2, 0, "0"), (2, 1, "0"), (2, 1, "1"), (2, 0, "1")):
-        total = count(lab, ranks, rank, resident)
-        those = list(range(1, min(total, FIRST) + 1)) if full else rng.sample(range(1, total + 1), 6)
-        if full and total > FIRST:
-            those += rng.sample(range(FIRST + 1, total + 1), min(FIRST // 4, total - FIRST))
-        if full and resident == "1":  # the start is the same: what differs comes late
-            those = rng.sample(range(1, total + 1), min(FIRST // 4, total))
-        listed += [spec_of(NAME, ranks=ranks, rank=rank, resident=resident, n=n, resume=int(rng.random() < 0.1))
-                   for n in those]
+    """Each place once on the first rank and on another; where devices or a form differ, those that they add."""
+    listed, known = [], {}
+    runs = [("least", 2, 0, "0"), ("least", 2, 1, "0"), ("least", 2, 1, "1"), ("least", 2, 0, "1")]
     for form in FORMS:  # each on the rank that its trials name
-        ranks, resident, case = 1 if form == "auto" else 2, on_device(form), "least-" + form
-        rank = ranks - 1
-        total = count(lab, ranks, rank, resident, case)
-        listed += [spec_of(NAME, case=case, ranks=ranks, rank=rank, resident=resident, n=n, resume=int(rng.random() < 0.5))
-                   for n in rng.sample(range(1, total + 1), min(FIRST // 4 if full else 2, total))]
+        ranks = 1 if form == "auto" else 2
+        runs.append(("least-" + form, ranks, ranks - 1, on_device(form)))
+    runs += [("least-" + mode, 2, 1, "0") for mode in (MODES if full else ["nodes"])]
+    for case, ranks, rank, resident in runs:
+        first, total = places(lab, ranks, rank, resident, case)
+        new = [n for chain, n in first.items() if chain not in known.setdefault(rank, set())]
+        known[rank].update(first)
+        those = new if full else rng.sample(new, min(len(new), 3 if case == "least" else 1))
+        if not full and rank == 1 and case in ONCE and (case != "least" or resident == "0"):
+            those += asked_by(lab, first, ONCE[case])
+        if full:
+            those = those + rng.sample(range(1, total + 1), min(SAMPLE, total))
+        listed += [spec_of(NAME, case=case, ranks=ranks, rank=rank, resident=resident, n=n, resume=int(rng.random() < 0.1)) for n in those]
     rng.shuffle(listed)
     return listed
 

@@ -19,6 +19,7 @@ extern void *__libc_memalign(size_t, size_t);
 
 static uintptr_t text_from, text_to, base; /* of the program */
 static long wanted = -1, count;
+static bool places; /* every allocation is logged, none fails */
 
 static int find_text(struct dl_phdr_info *about, size_t size, void *data) {
     (void)size;
@@ -38,11 +39,14 @@ __attribute__((constructor)) static void begin(void) {
     const char *spec = getenv("FAULT_ALLOC");
     int rank;
     long n;
+    char word[8];
     if (spec == NULL)
         return;
     dl_iterate_phdr(find_text, NULL);
     if (sscanf(spec, "%d:%ld", &rank, &n) == 2 && rank == fault_rank())
         wanted = n;
+    else if (sscanf(spec, "%d:%7s", &rank, word) == 2 && rank == fault_rank())
+        places = strcmp(word, "places") == 0;
 }
 
 __attribute__((destructor)) static void end(void) {
@@ -50,26 +54,33 @@ __attribute__((destructor)) static void end(void) {
         fault_log("count %d alloc %ld\n", fault_rank(), count);
 }
 
-/* Where the allocation was asked for: the program's functions, innermost first, relative to its
- * base. */
-static void log_callers(void) {
-    void *frame[12];
-    char line[400] = "";
-    size_t n = 0;
-    const int found = backtrace(frame, 12);
-    for (int i = 0; i < found && n < sizeof line - 24; i++)
+/* Where the n-th allocation was asked for: the program's functions, innermost first, relative to
+ * its base. */
+static void log_callers(const char *what, long n) {
+    enum { DEEP = 20, LONGEST = 20 }; /* frames; characters of one */
+    void *frame[DEEP];
+    char line[DEEP * LONGEST] = "";
+    size_t length = 0;
+    const int found = backtrace(frame, DEEP);
+    for (int i = 0; i < found; i++)
         if ((uintptr_t)frame[i] >= text_from && (uintptr_t)frame[i] < text_to)
-            n += (size_t)sprintf(line + n, " %#lx", (unsigned long)((uintptr_t)frame[i] - base));
-    fault_log("hit alloc %ld%s\n", wanted, line);
+            length += (size_t)sprintf(line + length, " %#lx",
+                                      (unsigned long)((uintptr_t)frame[i] - base));
+    fault_log("%s alloc %ld%s\n", what, n, line);
 }
 
 /* True when this allocation is the one that must fail. */
 static bool fails(const void *caller) {
     const uintptr_t at = (uintptr_t)caller;
-    if (at < text_from || at >= text_to ||
-        __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST) != wanted)
+    if (at < text_from || at >= text_to)
         return false;
-    log_callers();
+    const long n = __atomic_add_fetch(&count, 1, __ATOMIC_SEQ_CST);
+    if (n != wanted) {
+        if (places)
+            log_callers("place", n);
+        return false;
+    }
+    log_callers("hit", n);
     errno = ENOMEM;
     return true;
 }
