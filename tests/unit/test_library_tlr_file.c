@@ -29,6 +29,58 @@ static tlr *factored(points *p, int64_t n, double tau) {
     return l;
 }
 
+/* x := L^-T L^-1 x on the host. */
+static void solved(const tlr *l, int64_t n, double *x) {
+    double *dx = up(x, n), *hx;
+    ok(tlr_solve(l, 'L', 'A', 1, dx, n));
+    hx = down(dx, n);
+    memcpy(x, hx, sizeof *hx * (size_t)n);
+    free(hx);
+    be->release(ctx, dx);
+}
+
+/* A factor whose tiles are stored in another form than doubles on the device: its bits and those of
+ * its solves come back, and single precision takes half of the place. */
+static void other_forms(void **state) {
+    static const tlr_options forms[] = {{.fp32 = true},
+                                        {.fp32 = true, .mixed = true},
+                                        {.fp32 = true, .mixed = true, .terms = 2},
+                                        {.host = true},
+                                        {.fp32 = true, .host = true}};
+    enum { N = 150 };
+    int64_t words[sizeof forms / sizeof *forms];
+    (void)state;
+    for (size_t e = 0; e < sizeof forms / sizeof *forms; e++) {
+        uniform_state = 1; /* the same points */
+        points p = points_new(N, TILE, TLR_KD);
+        const tlr_source from = {.layout = &p.l, .fill = fill, .arg = &p};
+        tlr_options o = forms[e];
+        tlr_layout l;
+        tlr *a, *b;
+        bool factor;
+        o.tau = 1e-3, o.cut = -1, o.width = 2 * TILE, o.seed = 1;
+        ok(tlr_factor(be, ctx, &from, 'L', &o, NULL, &a, NULL));
+        ok(moao_tlr_save(a, path));
+        ok(moao_tlr_load(be, ctx, path, &l, &b, &factor, NULL));
+        assert_true(factor);
+        tlr_stats s, t;
+        tlr_statistics(a, &s), tlr_statistics(b, &t);
+        assert_true(s.columns == t.columns && s.columns > 0 && (o.host || s.bytes == t.bytes));
+        double *x = expanded(a, N, N), *y = expanded(b, N, N), one[N], other[N];
+        assert_memory_equal(x, y, sizeof *x * N * N);
+        for (int i = 0; i < N; i++)
+            one[i] = other[i] = i % 7;
+        solved(a, N, one), solved(b, N, other);
+        assert_memory_equal(one, other, sizeof one);
+        content c = read_file();
+        words[e] = c.words;
+        free(c.w), free(x), free(y);
+        tlr_close(a), tlr_close(b);
+        tlr_layout_free(&l), points_free(&p);
+    }
+    assert_true(words[0] == words[1] && words[0] == words[4] && words[3] > words[0] + 1000);
+}
+
 static void back_again(void **state) {
     static const int64_t counts[] = {0, 1, 5, 8, 40, 150};
     (void)state;
@@ -53,15 +105,9 @@ static void back_again(void **state) {
         if (factor && n > 0) { /* it solves */
             double one[150], other[150];
             for (int64_t i = 0; i < n; i++)
-                one[i] = (double)(i % 7);
-            double *dx = up(one, n), *dy = up(one, n);
-            ok(tlr_solve(a, 'L', 'A', 1, dx, n));
-            ok(tlr_solve(b, 'L', 'A', 1, dy, n));
-            double *hx = down(dx, n), *hy = down(dy, n);
-            memcpy(one, hx, sizeof *hx * (size_t)n), memcpy(other, hy, sizeof *hy * (size_t)n);
+                one[i] = other[i] = (double)(i % 7);
+            solved(a, n, one), solved(b, n, other);
             assert_memory_equal(one, other, sizeof *one * (size_t)n);
-            free(hx), free(hy);
-            be->release(ctx, dx), be->release(ctx, dy);
         }
         free(x), free(y);
         tlr_close(a), tlr_close(b);
@@ -101,25 +147,28 @@ static void hostile(void **state) {
         int64_t at;
         uint64_t value;
         const char *says;
-    } word[] = {{0, 1, "no file of a tile low-rank matrix"},
-                {1, (uint64_t)0x01020304 << 32 | 2, "version 2"},
-                {1, (uint64_t)0x04030201 << 32 | 1, "order of bytes"},
-                {2, UINT64_C(1) << 40, "do not fit"},
-                {2, (uint64_t)-1, "do not fit"},
-                {3, 0, "do not fit"},
-                {3, 41, "do not fit"},
-                {4, 0, "do not fit"},
-                {5, 2, "do not fit"},
-                {6, 0x7ff8000000000000, "do not fit"},
-                {first, 1, "order of its rows"},
-                {first + 2, 0, "order of its rows"},
-                {first + 2, UINT64_C(1) << 62, "order of its rows"},
-                {perm, 40, "order of its rows"},
-                {perm, (uint64_t)-1, "order of its rows"},
-                {tiles, 7, "has kind 7"},
-                {tiles, (uint64_t)-5 << 32 | 1, "rank -5"},
-                {tiles, UINT64_C(0x7fffffff) << 32 | 1, "rank 2147483647"},
-                {tiles, UINT64_C(3) << 32 | 2, "kind 2 and rank 3"}};
+    } word[] = {
+        {0, 1, "no file of a tile low-rank matrix"},
+        {1, (uint64_t)0x01020304 << 32 | 3, "version 3, this library reads versions 1 to 2"},
+        {1, (uint64_t)0x01020304 << 32, "version 0"},
+        {1, (uint64_t)0x01020304 << 32 | 2, "form 1 do not fit version 2"},
+        {1, (uint64_t)0x04030201 << 32 | 1, "order of bytes"},
+        {2, UINT64_C(1) << 40, "do not fit"},
+        {2, (uint64_t)-1, "do not fit"},
+        {3, 0, "do not fit"},
+        {3, 41, "do not fit"},
+        {4, 0, "do not fit"},
+        {5, 2, "do not fit"},
+        {6, 0x7ff8000000000000, "do not fit"},
+        {first, 1, "order of its rows"},
+        {first + 2, 0, "order of its rows"},
+        {first + 2, UINT64_C(1) << 62, "order of its rows"},
+        {perm, 40, "order of its rows"},
+        {perm, (uint64_t)-1, "order of its rows"},
+        {tiles, 7, "has kind 7"},
+        {tiles, (uint64_t)-5 << 32 | 1, "rank -5"},
+        {tiles, UINT64_C(0x7fffffff) << 32 | 1, "rank 2147483647"},
+        {tiles, UINT64_C(3) << 32 | 2, "kind 2 and rank 3"}};
     points p;
     tlr *a = factored(&p, n, 1e-2);
     (void)state;
@@ -140,6 +189,51 @@ static void hostile(void **state) {
     write_summed(&c);
     refused(MOAO_INPUT, "is nan");
     free(c.w), tlr_close(a), points_free(&p);
+}
+
+/* The same of single precision. */
+static void hostile_fp32(void **state) {
+    const tlr_options o = {.tau = 1e-2, .cut = -1, .width = 2 * TILE, .fp32 = true};
+    points p = points_new(40, TILE, TLR_KD);
+    const tlr_source from = {.layout = &p.l, .fill = fill, .arg = &p};
+    static const struct {
+        uint64_t form;
+        const char *says;
+    } word[] = {{0, "form 0 do"},
+                {2, "form 2 do"},
+                {3 + 8, "form 11 do"},
+                {7 + 32, "form 39 do"},
+                {(uint64_t)-5, "form -5 do"},
+                {3 + 16 + 64, "form 83 do"}};
+    tlr *a;
+    (void)state;
+    ok(tlr_factor(be, ctx, &from, 'L', &o, NULL, &a, NULL));
+    ok(moao_tlr_save(a, path));
+    content c = read_file();
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
+        c.w[5] = word[i].form;
+        write_summed(&c);
+        refused(MOAO_INPUT, word[i].says);
+    }
+    c.w[1] = (uint64_t)0x01020304 << 32 | 1, c.w[5] = 1; /* its tiles as doubles */
+    write_summed(&c);
+    refused(MOAO_INPUT, "its tiles take");
+    c.w[1]++, c.w[5] = 3;
+    const int64_t tiles = HEAD + 7 + 40;
+    int64_t u = tiles; /* the first word of u: after the words of all tiles */
+    while (c.w[u] >> 32 <= TILE && (c.w[u] & 0xffffffff) <= 2)
+        u++;
+    c.w[u] = UINT64_C(0x7f800000) << 32 | (c.w[u] & 0xffffffff);
+    write_summed(&c);
+    refused(MOAO_INPUT, "is inf");
+    free(c.w), tlr_close(a);
+    const tlr_options fp16 = {
+        .tau = 1e-2, .cut = -1, .width = 2 * TILE, .fp32 = true, .fp16 = true};
+    ok(tlr_factor(be, ctx, &from, 'L', &fp16, NULL, &a, NULL));
+    assert_int_equal(moao_tlr_save(a, path), MOAO_INPUT);
+    assert_non_null(strstr(status_message(), "columns in FP16"));
+    status_clear();
+    tlr_close(a), points_free(&p);
 }
 
 /* Tiles of one row each: their words cannot be in the file, and no memory is taken for them. */
@@ -180,8 +274,9 @@ static void not_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(back_again), cmocka_unit_test(damaged),   cmocka_unit_test(hostile),
-        cmocka_unit_test(many_tiles), cmocka_unit_test(not_files),
+        cmocka_unit_test(back_again), cmocka_unit_test(other_forms),  cmocka_unit_test(damaged),
+        cmocka_unit_test(hostile),    cmocka_unit_test(hostile_fp32), cmocka_unit_test(many_tiles),
+        cmocka_unit_test(not_files),
     };
     snprintf(path, sizeof path, "/tmp/moao-tlr-%d", (int)getpid());
     const int failed =

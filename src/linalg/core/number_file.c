@@ -89,11 +89,12 @@ status number_file_array(number_file *s, void *array, int64_t count) {
     return number_file_words(s, *p, (size_t)count);
 }
 
-status number_file_head(number_file *s, const char magic[8], uint32_t version, const char *what) {
+status number_file_head(number_file *s, const char magic[8], uint32_t *version, uint32_t latest,
+                        const char *what) {
     struct {
         char magic[8];
         uint32_t version, order;
-    } h = {.version = version, .order = ORDER};
+    } h = {.version = s->writing ? *version : 0, .order = ORDER};
     status st;
     memcpy(h.magic, magic, 8);
     if (!s->writing && s->size < (int64_t)sizeof h)
@@ -104,9 +105,10 @@ status number_file_head(number_file *s, const char magic[8], uint32_t version, c
     if (h.order != ORDER)
         TRY(status_fail(MOAO_INPUT, "%s: written by a machine with another order of bytes",
                         s->path));
-    if (h.version != version)
-        TRY(status_fail(MOAO_INPUT, "%s: of version %u, this library reads version %u", s->path,
-                        (unsigned)h.version, (unsigned)version));
+    if (h.version < 1 || h.version > latest)
+        TRY(status_fail(MOAO_INPUT, "%s: of version %u, this library reads version%s %u", s->path,
+                        (unsigned)h.version, latest > 1 ? "s 1 to" : "", (unsigned)latest));
+    *version = h.version;
 done:
     return st;
 }

@@ -20,9 +20,11 @@ typedef struct {
 status number_file_create(number_file *s, const char *path);
 status number_file_open(number_file *s, const char *path);
 
-/* The two words that a file begins with; `what`: what such a file is of. MOAO_INPUT: another file,
- * version or order of bytes. */
-status number_file_head(number_file *s, const char magic[8], uint32_t version, const char *what);
+/* The two words that a file begins with; `what`: what such a file is of. *version is that which is
+ * written, or that which was read, 1 to `latest`. MOAO_INPUT: another file, version or order of
+ * bytes. */
+status number_file_head(number_file *s, const char magic[8], uint32_t *version, uint32_t latest,
+                        const char *what);
 
 /* Writes words, or reads them. MOAO_INPUT: the file is cut short. */
 status number_file_words(number_file *s, void *data, size_t words);

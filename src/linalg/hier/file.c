@@ -270,6 +270,7 @@ done:
 status moao_hier_save(const format *f, const char *path) {
     format *same = (format *)f; /* which is not changed by writing */
     hier_file q = {0};
+    uint32_t version = VERSION;
     status st;
     if (!f->is->store)
         return status_fail(MOAO_INPUT, "%s: format '%s' is not saved: HSS and H2 matrices are",
@@ -277,7 +278,7 @@ status moao_hier_save(const format *f, const char *path) {
     TRY(hier_has_values(f));
     TRY(number_file_create(&q.f, path));
     head_of(f, &q.head);
-    TRY(number_file_head(&q.f, "MOAOHIER", VERSION, WHAT));
+    TRY(number_file_head(&q.f, "MOAOHIER", &version, VERSION, WHAT));
     st = f->is->store(&same, &q);
 done:
     number_file_close(&q.f);
@@ -286,12 +287,13 @@ done:
 
 status moao_hier_restore(const backend *be, backend_ctx *ctx, const char *path, format **out) {
     hier_file q = {.be = be, .ctx = ctx};
+    uint32_t version;
     status st;
     *out = NULL;
     if (!be->hier)
         return status_fail(MOAO_INPUT, "the %s backend has no operations of formats", be->name);
     TRY(number_file_open(&q.f, path));
-    TRY(number_file_head(&q.f, "MOAOHIER", VERSION, WHAT));
+    TRY(number_file_head(&q.f, "MOAOHIER", &version, VERSION, WHAT));
     TRY(number_file_words(&q.f, &q.head, sizeof q.head / 8));
     if (!head_is_possible(&q))
         TRY(status_fail(MOAO_INPUT,

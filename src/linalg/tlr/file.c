@@ -1,6 +1,7 @@
 /* Tile low-rank matrices in files (moao/tlr_file.h). In this order, in 8 byte words: the head,
  * first [nt + 1] and perm [n] of the layout, kind and rank of each tile of each block column, of
- * each block column u, v and the block on the diagonal, the sum. */
+ * each block column u, v and the block on the diagonal, the sum. Of a factor in single precision
+ * (version 2) u and v are pairs of numbers in a word, each filled up to a whole one by a 0. */
 #include "internal.h"
 #include "linalg/core/number_file.h"
 #include "moao/tlr_file.h"
@@ -8,12 +9,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { VERSION = 1, BLOCK = 1 << 16 };
+enum { DOUBLE = 1, SINGLE = 2, BLOCK = 1 << 16 }; /* versions; numbers at a time */
+/* Bits of head.form; of version 1 it is FACTOR or 0. Above them the terms of solves. */
+enum { FACTOR = 1, FP32 = 2, MIXED = 4, TERMS = 8 };
 #define WHAT "a tile low-rank matrix"
 
 /* After the two words that say what it is. */
 typedef struct {
-    int64_t n, nt, width, factor;
+    int64_t n, nt, width, form;
     double tau;
     uint64_t seed;
 } head;
@@ -21,10 +24,24 @@ typedef struct {
 typedef struct {
     number_file f;
     double *host; /* [BLOCK] */
+    float *fp32;  /* [BLOCK] */
 } stream;
 
-/* Numbers between the file and the backend's memory; those read have to be finite. */
-static status numbers(stream *s, const tlr *a, double *there, int64_t count) {
+/* So many numbers of s->host, in single precision in the file. */
+static status narrow_words(stream *s, int64_t count) {
+    status st = MOAO_OK;
+    if (s->f.writing)
+        for (int64_t k = 0; k < count + count % 2; k++)
+            s->fp32[k] = k < count ? (float)s->host[k] : 0;
+    TRY(number_file_words(&s->f, s->fp32, (size_t)(count + 1) / 2));
+    for (int64_t k = 0; !s->f.writing && k < count; k++)
+        s->host[k] = s->fp32[k];
+done:
+    return st;
+}
+
+/* Numbers between the file and doubles in the backend's memory; those read have to be finite. */
+static status numbers(stream *s, const tlr *a, bool fp32, double *there, int64_t count) {
     status st = MOAO_OK;
     for (int64_t i = 0; i < count; i += BLOCK) {
         const int64_t now = count - i < BLOCK ? count - i : BLOCK, bytes = 8 * now;
@@ -32,7 +49,7 @@ static status numbers(stream *s, const tlr *a, double *there, int64_t count) {
             TRY(a->be->copy(a->ctx, s->host, bytes, there + i, bytes, bytes, 1));
             TRY(a->be->sync(a->ctx));
         }
-        TRY(number_file_words(&s->f, s->host, (size_t)now));
+        TRY(fp32 ? narrow_words(s, now) : number_file_words(&s->f, s->host, (size_t)now));
         for (int64_t k = 0; !s->f.writing && k < now; k++)
             if (!isfinite(s->host[k]))
                 TRY(status_fail(MOAO_INPUT, "%s: a number of its tiles is %g", s->f.path,
@@ -83,43 +100,72 @@ done:
     return st;
 }
 
+/* Whether u and v are in single precision: of a factor alone. */
+static bool in_fp32(const tlr *a) {
+    return a->factor && a->o.fp32;
+}
+
+/* Words of u or v in the file. */
+static int64_t words_of(const tlr *a, int64_t count) {
+    return in_fp32(a) ? (count + 1) / 2 : count;
+}
+
+/* u, v and the block on the diagonal of block column q; those in another form than doubles pass
+ * through doubles, which holds every one of them. */
+static status panel_numbers(stream *s, tlr_work *w, tlr *a, int64_t q) {
+    panel *p = a->panel + q;
+    status st;
+    TRY(s->f.writing ? tlr_store_fetch(w, a, q, -1) : tlr_panel_reserve(a, q));
+    TRY(numbers(s, a, in_fp32(a), p->u, count_of(a, p, 0)));
+    TRY(numbers(s, a, in_fp32(a), p->v, count_of(a, p, 1)));
+    TRY(numbers(s, a, false, p->diag, p->width * p->width));
+    if (!s->f.writing)
+        TRY(tlr_store_panel(w, NULL, a, q));
+done:
+    return st;
+}
+
 /* All after the layout; of a matrix that is read, room is taken when its ranks are known to fit
  * into what is left of the file. */
 static status matrix(stream *s, tlr *a) {
     const int64_t rest = s->f.left;
     double need = 8;
+    tlr_work w;
     status st = MOAO_OK;
+    tlr_work_open(&w, a->be, a->ctx);
     for (int64_t q = 0; q < a->panels; q++)
         TRY(tiles(s, a, a->panel + q));
     for (int64_t q = 0; q < a->panels; q++) {
         const panel *p = a->panel + q;
-        const int64_t some = count_of(a, p, 0) + count_of(a, p, 1) + p->width * p->width;
+        const int64_t some =
+            words_of(a, count_of(a, p, 0)) + words_of(a, count_of(a, p, 1)) + p->width * p->width;
         need += 8 * ((double)some + (double)(p->r1 - p->r0) * (double)(p->c1 - p->c0));
     }
     if (!s->f.writing && need != (double)rest)
-        return status_fail(MOAO_INPUT, "%s: its tiles take %.0f bytes, and it has %.0f for them",
-                           s->f.path, need, (double)rest);
-    for (int64_t q = 0; q < a->panels; q++) {
-        panel *p = a->panel + q;
-        if (!s->f.writing)
-            TRY(tlr_panel_reserve(a, q));
-        TRY(numbers(s, a, p->u, count_of(a, p, 0)));
-        TRY(numbers(s, a, p->v, count_of(a, p, 1)));
-        TRY(numbers(s, a, p->diag, p->width * p->width));
-    }
+        TRY(status_fail(MOAO_INPUT, "%s: its tiles take %.0f bytes, and it has %.0f for them",
+                        s->f.path, need, (double)rest));
+    for (int64_t q = 0; q < a->panels; q++)
+        TRY(panel_numbers(s, &w, a, q));
+    if (!s->f.writing)
+        tlr_panel_no_spare(a);
+    TRY(a->be->sync(a->ctx));
 done:
+    tlr_work_close(&w);
     return st;
 }
 
 static status write_all(stream *s, const tlr *a) {
+    const bool fp32 = in_fp32(a);
     head h = {.n = a->rows->n,
               .nt = a->rows->nt,
               .width = a->o.width,
-              .factor = a->factor,
+              .form = (a->factor ? FACTOR : 0) | (fp32 ? FP32 : 0) |
+                      (fp32 && a->o.mixed ? MIXED : 0) | (fp32 ? TERMS * a->o.terms : 0),
               .tau = a->o.tau,
               .seed = a->o.seed};
+    uint32_t version = fp32 ? SINGLE : DOUBLE;
     status st;
-    TRY(number_file_head(&s->f, "MOAOTLR", VERSION, WHAT));
+    TRY(number_file_head(&s->f, "MOAOTLR", &version, version, WHAT));
     TRY(number_file_words(&s->f, &h, sizeof h / 8));
     TRY(number_file_words(&s->f, a->rows->first, (size_t)h.nt + 1));
     TRY(number_file_words(&s->f, a->rows->perm, (size_t)h.n));
@@ -132,27 +178,36 @@ done:
 status moao_tlr_save(const tlr *a, const char *path) {
     stream s = {0};
     status st;
-    if (!a->symmetric || a->spread || a->o.fp32)
-        return status_fail(
-            MOAO_INPUT,
-            "%s: a matrix that is rectangular, distributed or in single precision is "
-            "not saved",
-            path);
-    if (a->o.host)
-        return status_fail(MOAO_INPUT, "%s: a factor in the host's memory is not saved", path);
+    if (!a->symmetric || a->spread || (a->factor && a->o.fp16))
+        return status_fail(MOAO_INPUT,
+                           "%s: a matrix that is rectangular, distributed or has columns in FP16 "
+                           "is not saved",
+                           path);
     TRY(ALLOC(s.host, BLOCK, "a part of a file"));
+    TRY(ALLOC(s.fp32, BLOCK, "a part of a file"));
     TRY(number_file_create(&s.f, path));
     st = write_all(&s, a);
 done:
     number_file_close(&s.f);
-    free(s.host);
+    free(s.host), free(s.fp32);
     return st;
 }
 
+/* Whether a file of that version may say so. */
+static bool form_ok(int64_t form, uint32_t version) {
+    const int64_t terms = form / TERMS;
+    return version == DOUBLE ? form == 0 || form == FACTOR
+                             : form > 0 && (form & FACTOR) && (form & FP32) && terms <= 3 &&
+                                   (terms == 0 || (form & MIXED));
+}
+
 /* A head that a file of so many bytes may have. */
-static status check_head(const stream *s, const head *h, int64_t size) {
+static status check_head(const stream *s, const head *h, uint32_t version, int64_t size) {
+    if (!form_ok(h->form, version))
+        return status_fail(MOAO_INPUT, "%s: numbers of form %lld do not fit version %u", s->f.path,
+                           (long long)h->form, (unsigned)version);
     if (h->n < 0 || h->n > size / 8 || h->n > INT32_MAX || h->nt < (h->n > 0) || h->nt > h->n ||
-        h->width < 1 || (h->factor & ~1) || !(h->tau >= 0 && isfinite(h->tau)))
+        h->width < 1 || !(h->tau >= 0 && isfinite(h->tau)))
         return status_fail(MOAO_INPUT,
                            "%s: %lld rows, %lld tiles and block columns of %lld do not fit %lld "
                            "bytes",
@@ -202,15 +257,22 @@ static status check_tiles(const stream *s, const head *h, const tlr_layout *l, i
 static status read_all(stream *s, const backend *be, backend_ctx *ctx, tlr_layout *layout,
                        tlr **out, bool *factor, double *tau) {
     head h;
+    uint32_t version;
     status st;
-    TRY(number_file_head(&s->f, "MOAOTLR", VERSION, WHAT));
+    TRY(number_file_head(&s->f, "MOAOTLR", &version, SINGLE, WHAT));
     TRY(number_file_words(&s->f, &h, sizeof h / 8));
-    TRY(check_head(s, &h, s->f.size));
+    TRY(check_head(s, &h, version, s->f.size));
     TRY(read_layout(s, &h, layout));
     TRY(check_tiles(s, &h, layout, s->f.left));
-    const tlr_options o = {.tau = h.tau, .cut = -1, .width = h.width, .seed = h.seed};
+    const tlr_options o = {.tau = h.tau,
+                           .cut = -1,
+                           .width = h.width,
+                           .seed = h.seed,
+                           .fp32 = h.form & FP32,
+                           .mixed = h.form & MIXED,
+                           .terms = (int)(h.form / TERMS)};
     TRY(tlr_new(be, ctx, layout, layout, true, &o, out));
-    (*out)->factor = *factor = h.factor == 1;
+    (*out)->factor = *factor = h.form & FACTOR;
     *tau = h.tau;
     TRY(matrix(s, *out));
     st = number_file_finish(&s->f);
@@ -227,11 +289,12 @@ status moao_tlr_load(const backend *be, backend_ctx *ctx, const char *path, tlr_
     *layout = (tlr_layout){0};
     *out = NULL;
     TRY(ALLOC(s.host, BLOCK, "a part of a file"));
+    TRY(ALLOC(s.fp32, BLOCK, "a part of a file"));
     TRY(number_file_open(&s.f, path));
     st = read_all(&s, be, ctx, layout, out, factor ? factor : &unread, tau ? tau : &none);
 done:
     number_file_close(&s.f);
-    free(s.host);
+    free(s.host), free(s.fp32);
     if (st != MOAO_OK) {
         tlr_close(*out);
         *out = NULL;
