@@ -1,6 +1,7 @@
 /* trsm and trmm over several devices: each is fed by a thread of its own, and has the triangle sent
  * from the first one's memory, in pieces that double, while it computes with what is there. */
 #include "arrival.cuh"
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -37,9 +38,8 @@ typedef struct {
     status result;
 } share;
 
-static status work_share(share *s) {
+static status start_share(share *s) {
     backend_ctx *c = s->ctx;
-    gpu_device_guard guard(c->device);
     const bool left = s->p.side == 'L', remote = c != s->root;
     const size_t triangle =
         remote ? gpu_align((size_t)(s->size * s->size) * backend_size(s->p.t)) : 0;
@@ -56,12 +56,30 @@ static status work_share(share *s) {
                       : gpu_trmm_run)(c, s->p, left ? s->size : s->part, left ? s->part : s->size,
                                       s->alpha, remote ? s->dev : s->a, remote ? s->size : s->lda,
                                       s->b, s->ldb, (char *)s->dev + triangle, remote ? &w : NULL));
-    if (remote) { /* also pieces that nothing waited for */
-        CUDA_TRY(cudaEventRecord(c->join, c->in));
-        CUDA_TRY(cudaStreamWaitEvent(c->main.stream, c->join, 0));
-        CUDA_TRY(cudaEventRecord(c->mark[1], c->main.stream));
-    }
     return MOAO_OK;
+}
+
+static status work_share(share *s) {
+    backend_ctx *c = s->ctx;
+    gpu_device_guard guard(c->device);
+    const status st = start_share(s);
+    if (c == s->root)
+        return st;
+    /* also after a failure, and for pieces that nothing waited for */
+    CUDA_TRY(cudaEventRecord(c->join, c->in));
+    CUDA_TRY(cudaStreamWaitEvent(c->main.stream, c->join, 0));
+    CUDA_TRY(cudaEventRecord(c->mark[1], c->main.stream));
+    return st;
+}
+
+/* One device by a thread of its own, or by the caller's where the system has none. */
+static void feed(std::vector<std::thread> *threads, share *s) {
+    const auto run = [s] { s->result = work_share(s); };
+    try {
+        threads->emplace_back(run);
+    } catch (const std::system_error &) {
+        run();
+    }
 }
 
 static status over_devices(bool solve, int count, backend_ctx *const *ctx, backend_type t,
@@ -82,17 +100,20 @@ static status over_devices(bool solve, int count, backend_ctx *const *ctx, backe
         return MOAO_OK;
     gpu_device_guard guard(ctx[0]->device);
     CUDA_TRY(cudaEventRecord(ctx[0]->mark[0], ctx[0]->main.stream));
-    for (int g = 1; g < count;
-         g++) /* each device is fed by a thread of its own: none starts late */
-        threads.emplace_back([&work, g] { work[g].result = work_share(&work[g]); });
+    threads.reserve((size_t)count);
+    for (int g = 1; g < count; g++) /* none starts late */
+        feed(&threads, &work[g]);
     work[0].result = work_share(&work[0]);
     for (std::thread &one : threads)
         one.join();
-    for (int g = 0; g < count; g++)
-        GPU_TRY(work[g].result);
-    for (int g = 1; g < count; g++)
+    status st = work[0].result;
+    for (int g = 1; g < count; g++) { /* after a failure, too: A is read until then */
+        if (work[g].result != MOAO_OK && st == MOAO_OK) /* its message is that of its thread */
+            st = status_fail(work[g].result, "%s_multi: GPU %d failed at part %d",
+                             solve ? "trsm" : "trmm", ctx[g]->device, g);
         CUDA_TRY(cudaStreamWaitEvent(ctx[0]->main.stream, ctx[g]->mark[1], 0));
-    return MOAO_OK;
+    }
+    return st;
 }
 
 #define OVER_DEVICES(op, solve)                                                                    \
