@@ -130,11 +130,55 @@ static void test_sketched(void **state) {
     free(x);
 }
 
+/* Two kernels at the same points: the sum is that of their dense matrices, before and after it is
+ * compressed, which cuts the ranks that have added up; A - A is nothing. */
+static void test_sums(void **state) {
+    (void)state;
+    const int64_t n = small() ? 300 : 700;
+    double *x = square_points(n);
+    hier_source s[2];
+    format *f[2], *c;
+    hier_info own, both, cut;
+    const hier_options o = h2_options(BACKEND_D, 6, 1);
+    for (int k = 0; k < 2; k++) {
+        must(hier_points_open(be, ctx, k ? HIER_GAUSSIAN : HIER_EXPONENTIAL, 0.3, 2, n, x, s + k));
+        must(hier_open(be, ctx, s + k, &o, f + k));
+    }
+    must(hier_compress(f[1], 1e-8, 'W', 0)); /* ranks of its own */
+    double *a = dense_of(f[0], s), *b = dense_of(f[1], s + 1);
+    for (int64_t e = 0; e < n * n; e++)
+        b[e] = 2 * a[e] - 0.5 * b[e];
+    hier_describe(f[0], &own);
+    for (int k = 0; k < 2; k++) {
+        must(hier_add(2, f[0], -0.5, f[1], k ? 1e-6 : 0, &c));
+        hier_describe(c, k ? &cut : &both);
+        const double e = product_error(c, b, n, BACKEND_D, k ? 'R' : 'L', 'N', 7, 1.5, -0.5);
+        if (!(e < 2e-5))
+            fail_msg("sum, compressed %d: error %g", k, e);
+        hier_close(c);
+    }
+    assert_true(both.rank_mean > own.rank_mean && cut.rank_mean < both.rank_mean &&
+                cut.bytes < both.bytes && both.bytes_dense_part == own.bytes_dense_part);
+    must(hier_add(1, f[0], -1, f[0], 1e-6, &c));
+    memset(b, 0, sizeof *b * (size_t)(n * n));
+    assert_true(product_error(c, b, n, BACKEND_D, 'L', 'N', 3, 1, 0) < 1e-12);
+    hier_close(c), hier_close(f[1]);
+    const hier_options other = h2_options(BACKEND_D, 6, 0.7);
+    must(hier_open(be, ctx, s + 1, &other, f + 1));
+    assert_int_equal(hier_add(1, f[0], 1, f[1], 0, &c), MOAO_INPUT);
+    assert_true(c == NULL && strstr(status_message(), "pairs of clusters"));
+    status_clear();
+    for (int k = 0; k < 2; k++)
+        hier_close(f[k]), hier_points_close(s + k);
+    free(a), free(b), free(x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
         cmocka_unit_test(test_compression),
         cmocka_unit_test(test_sketched),
+        cmocka_unit_test(test_sums),
     };
     return RUN_ON_BACKENDS(tests);
 }

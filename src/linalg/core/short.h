@@ -115,6 +115,8 @@ typedef moao_backend backend;
 #define backend_complex moao_backend_complex
 #define complex_gemm_op moao_complex_gemm_op
 #define complex_geqrf_op moao_complex_geqrf_op
+#define complex_gesvj_bytes moao_complex_gesvj_bytes
+#define complex_gesvj_op moao_complex_gesvj_op
 #define complex_potrf_op moao_complex_potrf_op
 #define complex_trsm_op moao_complex_trsm_op
 #define backend_hier moao_backend_hier
@@ -226,6 +228,7 @@ typedef moao_hier format;
 #define hier_chebyshev_op moao_hier_chebyshev_op
 #define hier_check moao_hier_check
 #define hier_close moao_hier_close
+#define hier_add moao_hier_add
 #define hier_compress moao_hier_compress
 #define hier_describe moao_hier_describe
 #define hier_entries_op moao_hier_entries_op

@@ -171,6 +171,15 @@ MOAO_PUBLIC moao_status moao_hier_solve(const moao_hier *f, char trans, int64_t 
  * entries of a small HSS matrix (moao_hier_apply) stay. */
 MOAO_PUBLIC moao_status moao_hier_compress(moao_hier *f, double tol, char weights, int samples);
 
+/* H2: C := alpha A + beta B, a new matrix in A's context, compressed at tol as moao_hier_compress
+ * with weights 'W' (0: not at all, ranks add up). A and B have the same type, points, leaves and
+ * pairs of clusters, as matrices of several kernels at the same points have; a compressed one may
+ * be added to one that is not. The error is that of both matrices and tol times the norm of the
+ * sum. MOAO_MEMORY: ranks of a node that are together above 512: compress before. *out is NULL on
+ * failure. */
+MOAO_PUBLIC moao_status moao_hier_add(double alpha, const moao_hier *a, double beta,
+                                      const moao_hier *b, double tol, moao_hier **out);
+
 MOAO_PUBLIC void moao_hier_describe(const moao_hier *f, moao_hier_info *info);
 
 /* Every block of the matrix in the format's order: rows row .. row + rows, columns col .. col +
