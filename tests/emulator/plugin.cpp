@@ -134,7 +134,8 @@ static const backend_complex batch_complex = {.size = sizeof(backend_complex),
                                               .gemm = of_cpu<&backend_complex::gemm>::call,
                                               .trsm = of_cpu<&backend_complex::trsm>::call,
                                               .potrf = gpu_complex_potrf,
-                                              .geqrf = of_cpu<&backend_complex::geqrf>::call};
+                                              .geqrf = of_cpu<&backend_complex::geqrf>::call,
+                                              .gesvj = gpu_complex_gesvj};
 static const backend_fp16 fp16 = {.size = sizeof(backend_fp16),
                                   .max_abs = of_cpu<&backend_fp16::max_abs>::call,
                                   .cast_to_fp16 = of_cpu<&backend_fp16::cast_to_fp16>::call,

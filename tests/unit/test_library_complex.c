@@ -285,6 +285,155 @@ static void reflectors(void **state) {
     }
 }
 
+/* Singular values of a batch; *s: k numbers of each matrix, on the host. */
+static status svd(batch *a, char jobu, char jobv, bool strided, double *s, batch *u, batch *v,
+                  int *info) {
+    const int64_t m = a->rows, n = a->cols, k = m < n ? m : n, e = a->t == BACKEND_Z ? 8 : 4;
+    void *values, *each[COUNT];
+    must(be->alloc(ctx, (size_t)(COUNT * (k + 1) * e), &values));
+    for (int b = 0; b < COUNT; b++)
+        each[b] = (char *)values + b * (k + 1) * e;
+    status st;
+    if (a->t == BACKEND_Z && strided)
+        st = moao_zgesvj_strided_batched(ctx, jobu, jobv, m, n, a->dev, a->ld, a->stride, values,
+                                         k + 1, u->dev, u->ld, u->stride, v->dev, v->ld, v->stride,
+                                         info, COUNT);
+    else if (a->t == BACKEND_Z)
+        st = moao_zgesvj_batched(ctx, jobu, jobv, m, n, (const void *const *)a->pointer, a->ld,
+                                 (double *const *)each, u->pointer, u->ld, v->pointer, v->ld, info,
+                                 COUNT);
+    else if (strided)
+        st = moao_cgesvj_strided_batched(ctx, jobu, jobv, m, n, a->dev, a->ld, a->stride, values,
+                                         k + 1, u->dev, u->ld, u->stride, v->dev, v->ld, v->stride,
+                                         info, COUNT);
+    else
+        st = moao_cgesvj_batched(ctx, jobu, jobv, m, n, (const void *const *)a->pointer, a->ld,
+                                 (float *const *)each, u->pointer, u->ld, v->pointer, v->ld, info,
+                                 COUNT);
+    char *raw = malloc((size_t)(COUNT * (k + 1) * e));
+    to_host(raw, values, (size_t)(COUNT * (k + 1) * e));
+    for (int64_t p = 0; p < COUNT * k; p++) {
+        const int64_t at = p / k * (k + 1) + p % k;
+        s[p] = e == 8 ? ((double *)(void *)raw)[at] : (double)((float *)(void *)raw)[at];
+    }
+    free(raw);
+    be->release(ctx, values);
+    return st;
+}
+
+/* Columns are orthonormal, and the largest entry of each is real and positive. */
+static void orthonormal(const batch *x, int b, bool signs) {
+    for (int64_t p = 0; p < x->cols; p++) {
+        cplx top = 0;
+        for (int64_t q = 0; q <= p; q++) {
+            cplx dot = p == q ? -1 : 0;
+            for (int64_t i = 0; i < x->rows; i++)
+                dot += conj(*at(x, b, i, q)) * *at(x, b, i, p);
+            is_near(cabs(dot), 2, x->t, x->rows, "vectors");
+        }
+        for (int64_t i = 0; i < x->rows; i++)
+            if (cabs(*at(x, b, i, p)) > cabs(top) * (1 + 4 * unit(x->t)))
+                top = *at(x, b, i, p);
+        if (signs && !(creal(top) > 0 && fabs(cimag(top)) <= 8 * unit(x->t) * cabs(top)))
+            fail_msg("column %d has its largest entry at %g + %g i", (int)p, creal(top),
+                     cimag(top));
+    }
+}
+
+/* A of few columns that differ, zero, and full rank: one of each in a batch. */
+static void rank_of(batch *a) {
+    for (int64_t j = 0; j < a->cols; j++)
+        for (int64_t i = 0; i < a->rows; i++) {
+            *at(a, 1, i, j) = 0;
+            *at(a, 2, i, j) = (1 + I * (double)i) * ((double)j - 2 * I); /* rank 1 */
+            *at(a, 3, i, j) = *at(a, 3, i, j % 3);
+            *at(a, 4, i, j) *= a->t == BACKEND_Z ? 1e300 : 1e36;
+        }
+    up(a);
+}
+
+static void singular_values(void **state) {
+    static const int64_t sizes[][2] = {{1, 1}, {12, 12}, {40, 7}, {7, 20}, {65, 33}, {2, 70}};
+    (void)state;
+    for (int v = 0; v < 24; v++) {
+        const backend_type t = v & 1 ? BACKEND_C : BACKEND_Z;
+        const int64_t m = sizes[v / 4][0], n = sizes[v / 4][1], k = m < n ? m : n;
+        if (small() && v % 5)
+            continue;
+        int info[COUNT];
+        double s[COUNT * 70], again[COUNT * 70];
+        batch a = batch_new(t, m, n, 2), u = batch_new(t, m, k, 3), w = batch_new(t, n, k, 5);
+        rank_of(&a);
+        batch old = batch_copy(&a), old_u = batch_copy(&u), old_w = batch_copy(&w);
+        must(svd(&a, 'U', 'U', v / 2 % 2, s, &u, &w, info));
+        down(&a), down(&u), down(&w);
+        for (int b = 0; b < COUNT; b++) {
+            const double top = s[b * k] > 0 ? s[b * k] : 1;
+            assert_int_equal(info[b], 0);
+            assert_true(memcmp(a.host, old.host, sizeof *a.host * (size_t)a.stride) == 0);
+            orthonormal(&u, b, true), orthonormal(&w, b, false);
+            for (int64_t p = 1; p < k; p++)
+                assert_true(s[p + b * k] >= 0 && s[p + b * k] <= s[p - 1 + b * k]);
+            for (int64_t j = 0; j < n; j++)
+                for (int64_t i = 0; i < m; i++) {
+                    cplx r = *at(&old, b, i, j) / top;
+                    for (int64_t p = 0; p < k; p++)
+                        r -= *at(&u, b, i, p) * (s[p + b * k] / top) * conj(*at(&w, b, j, p));
+                    is_near(cabs(r), 2, t, k, "a decomposition");
+                }
+        }
+        assert_true(s[k] == 0 && (k == 1 || s[1 + 2 * k] <= 100 * unit(t) * s[2 * k]));
+        margins(&u, &old_u), margins(&w, &old_w);
+        /* values alone, and vectors times values of one side */
+        must(svd(&a, 'N', 'N', v / 2 % 2, again, &u, &w, info));
+        for (int64_t p = 0; p < COUNT * k; p++)
+            is_near(fabs(again[p] - s[p]) / (s[p / k * k] + 1e-300), 1, t, k, "a value alone");
+        batch x = batch_new(t, n, k, 7);
+        must(svd(&a, 'N', 'S', v / 2 % 2, again, &u, &x, info));
+        down(&x);
+        for (int64_t p = 0; p < k; p++) /* V S, but for a phase */
+            for (int64_t i = 0; i < n; i++)
+                is_near(fabs(cabs(*at(&x, 0, i, p)) - s[p] * cabs(*at(&w, 0, i, p))), s[0], t,
+                        8 * k, "V S");
+        batch_free(&a), batch_free(&u), batch_free(&w), batch_free(&x);
+        batch_free(&old), batch_free(&old_u), batch_free(&old_w);
+    }
+}
+
+/* The discrete Fourier transform times a diagonal matrix over 12 decades (6 in single precision):
+ * each value is right relative to itself. */
+static void graded_values(void **state) {
+    enum { N = 24 };
+    (void)state;
+    for (int v = 0; v < 4; v++) {
+        const backend_type t = v & 1 ? BACKEND_C : BACKEND_Z;
+        const bool wide = v / 2;
+        if (small() && v % 3)
+            continue;
+        const int64_t m = wide ? N : N + 6, n = wide ? N + 6 : N;
+        int info[COUNT];
+        double s[COUNT * N];
+        batch a = batch_new(t, m, n, 2), none = {.t = t, .ld = 1};
+        for (int b = 0; b < COUNT; b++)
+            for (int64_t j = 0; j < N; j++)
+                for (int64_t i = 0; i < N + 6; i++) {
+                    const double d =
+                        pow(10, -(t == BACKEND_Z ? 12. : 6.) * (double)(j * 7 % N) / N);
+                    *at(&a, b, wide ? j : i, wide ? i : j) =
+                        d * cexp(2 * M_PI * I * (double)(i * (j + b)) / (N + 6)) / sqrt(N + 6);
+                }
+        up(&a);
+        must(svd(&a, 'N', 'N', true, s, &none, &none, info));
+        for (int b = 0; b < COUNT; b++)
+            for (int64_t p = 0; p < N; p++) {
+                const double d = pow(10, -(t == BACKEND_Z ? 12. : 6.) * (double)p / N);
+                if (!(fabs(s[p + b * N] - d) <= 60 * unit(t) * d))
+                    fail_msg("value %d is %.17g, not %.17g", (int)p, s[p + b * N], d);
+            }
+        batch_free(&a);
+    }
+}
+
 static void says(status st, status as, const char *text) {
     assert_int_equal(st, as);
     if (!strstr(status_message(), text))
@@ -322,14 +471,27 @@ static void failures(void **state) {
     says(moao_zgemm_batched(ctx, 'N', 'N', 20, 3, 20, &one, (const void *const *)a.pointer, a.ld,
                             (const void *const *)x.pointer, x.ld, &one, x.pointer, 2, COUNT),
          MOAO_INPUT, "argument 14 (ldc) is 2");
+    double s[3 * COUNT];
+    batch none = {.ld = 1};
+    *at(&x, 2, 7, 1) = INFINITY * I;
+    up(&x);
+    says(svd(&x, 'N', 'N', true, s, &none, &none, info), MOAO_NUMERIC,
+         "moao_zgesvj_strided_batched: matrix 2 of 5: column 2 has a NaN or an infinity (info 2)");
+    assert_true(info[1] == 0 && info[2] == 2 && info[3] == 0);
+    says(moao_zgesvj_batched(ctx, 'U', 'N', 600, 513, NULL, 600, NULL, NULL, 600, NULL, 1, NULL, 1),
+         MOAO_INPUT, "argument 5 (n) is 513");
+    says(moao_cgesvj_batched(ctx, 'V', 'N', 6, 5, NULL, 6, NULL, NULL, 6, NULL, 1, NULL, 1),
+         MOAO_INPUT, "argument 2 (jobu) is 'V'");
     must(moao_zgemm_batched(ctx, 'N', 'N', 20, 3, 20, &one, NULL, a.ld, NULL, x.ld, &one, NULL,
                             x.ld, 0));
     batch_free(&a), batch_free(&x);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(solves),
-                                       cmocka_unit_test(factors), cmocka_unit_test(reflectors),
-                                       cmocka_unit_test(failures)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products),        cmocka_unit_test(solves),
+        cmocka_unit_test(factors),         cmocka_unit_test(reflectors),
+        cmocka_unit_test(singular_values), cmocka_unit_test(graded_values),
+        cmocka_unit_test(failures)};
     return RUN_ON_BACKENDS(tests);
 }

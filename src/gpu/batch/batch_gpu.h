@@ -15,6 +15,7 @@ batch_gemm_op gpu_batch_gemm;       /* batch_gemm.cu */
 batch_scatter_op gpu_batch_scatter; /* batch_scatter.cu */
 batch_gather_op gpu_batch_gather;   /* batch_gather.cu */
 complex_potrf_op gpu_complex_potrf; /* complex_potrf.cu */
+complex_gesvj_op gpu_complex_gesvj; /* complex_svd.cu */
 extern "C" const backend_batch backend_batch_gpu;
 extern "C" const backend_complex backend_complex_gpu; /* complex.cu */
 

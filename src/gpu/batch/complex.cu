@@ -1,5 +1,6 @@
 /* Batched operations on complex matrices: cuBLAS's products, solves and reflectors on arrays of
- * pointers; the Cholesky factor, which it lacks, is in complex_potrf.cu. */
+ * pointers; the Cholesky factor, which it lacks, is in complex_potrf.cu, singular values are in
+ * complex_svd.cu. */
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/core/common.cuh"
 
@@ -63,4 +64,5 @@ extern "C" const backend_complex backend_complex_gpu = {.size = sizeof(backend_c
                                                         .gemm = gemm,
                                                         .trsm = trsm,
                                                         .potrf = gpu_complex_potrf,
-                                                        .geqrf = geqrf};
+                                                        .geqrf = geqrf,
+                                                        .gesvj = gpu_complex_gesvj};

@@ -792,8 +792,8 @@ static status lowrank_gemm(frame f, const lr_product *given) {
 /* --- complex matrices ---------------------------------------------------------------------------
  */
 
-/* Pointers of all matrices in the backend's memory. */
-static void *list_of(frame *f, mat x) {
+/* Pointers of all matrices, of entries of so many bytes, in the backend's memory. */
+static void *list_of_size(frame *f, mat x, size_t size) {
     const char *first = x.p;
     const void **host = NULL;
     void *list = NULL;
@@ -802,10 +802,13 @@ static void *list_of(frame *f, mat x) {
     if (f->st == MOAO_OK)
         f->st = ALLOC(host, (size_t)f->count, "pointers of matrices");
     for (int64_t b = 0; f->st == MOAO_OK && b < f->count; b++)
-        host[b] = first ? first + b * x.stride * (int64_t)backend_size(f->type) : NULL;
+        host[b] = first ? first + b * x.stride * (int64_t)size : NULL;
     list = put(f, host, f->count * (int64_t)sizeof(void *));
     free(host);
     return list;
+}
+static void *list_of(frame *f, mat x) {
+    return list_of_size(f, x, backend_size(f->type));
 }
 
 /* The backend's operations, if it has some. */
@@ -883,6 +886,31 @@ static status complex_geqrf(frame f, int64_t m, int64_t n, mat a, mat tau) {
     return finish(&f, NULL, NULL, COLUMN);
 }
 
+static status complex_gesvj(frame f, char jobu, char jobv, int64_t m, int64_t n, mat a, mat s,
+                            mat u, mat v, int *info) {
+    const int64_t k = batch_least(m, n);
+    letter(&f, "jobu", jobu, "NUS"), letter(&f, "jobv", jobv, "NUS");
+    extents(&f, m, n, BATCH_SVD_MAX), matrix(&f, "a", &a, m, n, false);
+    triplet(&f, m, n, k, k, jobu, jobv, &s, &u, &v), skip(&f, 1);
+    if (!counted(&f))
+        return f.st;
+    const backend_complex *op = complex_of(&f);
+    if (f.st != MOAO_OK || k == 0) {
+        for (int64_t b = 0; f.st == MOAO_OK && info && b < f.count; b++)
+            info[b] = 0;
+        return finish(&f, NULL, NULL, COLUMN);
+    }
+    void *la = list_of(&f, a), *ls = list_of_size(&f, s, backend_size(f.type) / 2),
+         *lu = jobu == 'N' ? NULL : list_of(&f, u), *lv = jobv == 'N' ? NULL : list_of(&f, v);
+    int *found = ints(&f);
+    const size_t lwork = complex_gesvj_bytes(own(&f), f.type, f.count, m, n);
+    void *work = take(&f, lwork);
+    if (f.st == MOAO_OK)
+        f.st = op->gesvj(f.ctx, f.type, jobu, jobv, f.count, m, n, la, a.ld, ls, lu, u.ld, lv, v.ld,
+                         found, work, lwork);
+    return finish(&f, found, info, COLUMN);
+}
+
 /* --- in both precisions -------------------------------------------------------------------------
  */
 
@@ -916,14 +944,17 @@ static status complex_geqrf(frame f, int64_t m, int64_t n, mat a, mat tau) {
 #undef LETTER
 #undef CALL
 
+#define REAL double
 #define TYPE BACKEND_Z
 #define LETTER "z"
 #define CALL(name) moao_z##name
 #include "batched_complex.h"
+#undef REAL
 #undef TYPE
 #undef LETTER
 #undef CALL
 
+#define REAL float
 #define TYPE BACKEND_C
 #define LETTER "c"
 #define CALL(name) moao_c##name

@@ -1,5 +1,5 @@
-/* The calls of moao/batched_complex.h in one precision: TYPE (backend_type) and CALL (a name with
- * its letter); batched.c includes this once for each. */
+/* The calls of moao/batched_complex.h in one precision: TYPE (backend_type), REAL (that of singular
+ * values) and CALL (a name with its letter); batched.c includes this once for each. */
 
 status CALL(gemm_batched)(backend_ctx *ctx, char transa, char transb, int64_t m, int64_t n,
                           int64_t k, const void *alpha, const void *const *a, int64_t lda,
@@ -54,4 +54,20 @@ status CALL(geqrf_strided_batched)(backend_ctx *ctx, int64_t m, int64_t n, void 
                                    int64_t stridea, void *tau, int64_t stridetau, int64_t count) {
     return complex_geqrf(CALLED(geqrf_strided_batched, true), m, n, STRIDED(a, lda, stridea),
                          STRIDED(tau, 1, stridetau));
+}
+
+status CALL(gesvj_batched)(backend_ctx *ctx, char jobu, char jobv, int64_t m, int64_t n,
+                           const void *const *a, int64_t lda, REAL *const *s, void *const *u,
+                           int64_t ldu, void *const *v, int64_t ldv, int *info, int64_t count) {
+    return complex_gesvj(CALLED(gesvj_batched, false), jobu, jobv, m, n, POINTERS(a, lda),
+                         POINTERS(s, 1), POINTERS(u, ldu), POINTERS(v, ldv), info);
+}
+
+status CALL(gesvj_strided_batched)(backend_ctx *ctx, char jobu, char jobv, int64_t m, int64_t n,
+                                   const void *a, int64_t lda, int64_t stridea, REAL *s,
+                                   int64_t strides, void *u, int64_t ldu, int64_t strideu, void *v,
+                                   int64_t ldv, int64_t stridev, int *info, int64_t count) {
+    return complex_gesvj(CALLED(gesvj_strided_batched, true), jobu, jobv, m, n,
+                         STRIDED(a, lda, stridea), STRIDED(s, 1, strides), STRIDED(u, ldu, strideu),
+                         STRIDED(v, ldv, stridev), info);
 }

@@ -60,5 +60,25 @@ static status geqrf(backend_ctx *ctx, backend_type t, int64_t count, int64_t m, 
                : own->batch_complex->geqrf(ctx, t, count, m, n, a, lda, tau);
 }
 
-const backend_complex checked_complex = {
-    .size = sizeof(backend_complex), .gemm = gemm, .trsm = trsm, .potrf = potrf, .geqrf = geqrf};
+static status gesvj(backend_ctx *ctx, backend_type t, char jobu, char jobv, int64_t count,
+                    int64_t m, int64_t n, void *const *a, int64_t lda, void *const *s,
+                    void *const *u, int64_t ldu, void *const *v, int64_t ldv, int *info, void *work,
+                    size_t lwork) {
+    const backend *own = backend_own(ctx);
+    const bool fine = type_ok(t) && backend_is(jobu, "NUS") && backend_is(jobv, "NUS") &&
+                      sizes_ok(count, m, n) && batch_least(m, n) <= BATCH_SVD_MAX &&
+                      backend_ld_ok(m, lda) && (jobu == 'N' || backend_ld_ok(m, ldu)) &&
+                      (jobv == 'N' || backend_ld_ok(n, ldv));
+    const status st = checked_admit(own, own->batch_complex->gesvj, fine, "batched complex gesvj");
+    return st != MOAO_OK || count == 0 || m == 0 || n == 0
+               ? st
+               : own->batch_complex->gesvj(ctx, t, jobu, jobv, count, m, n, a, lda, s, u, ldu, v,
+                                           ldv, info, work, lwork);
+}
+
+const backend_complex checked_complex = {.size = sizeof(backend_complex),
+                                         .gemm = gemm,
+                                         .trsm = trsm,
+                                         .potrf = potrf,
+                                         .geqrf = geqrf,
+                                         .gesvj = gesvj};

@@ -109,5 +109,9 @@ static status geqrf(backend_ctx *ctx, backend_type t, int64_t count, int64_t m, 
     return full ? status_fail(MOAO_MEMORY, "no memory for the work of complex matrices") : MOAO_OK;
 }
 
-const backend_complex complex_cpu = {
-    .size = sizeof(backend_complex), .gemm = gemm, .trsm = trsm, .potrf = potrf, .geqrf = geqrf};
+const backend_complex complex_cpu = {.size = sizeof(backend_complex),
+                                     .gemm = gemm,
+                                     .trsm = trsm,
+                                     .potrf = potrf,
+                                     .geqrf = geqrf,
+                                     .gesvj = complex_cpu_gesvj};

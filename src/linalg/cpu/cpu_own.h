@@ -8,6 +8,7 @@
 
 extern const backend_batch batch_cpu;
 extern const backend_complex complex_cpu;
+extern complex_gesvj_op complex_cpu_gesvj; /* complex_svd.c */
 extern const backend_fp16 fp16_cpu;
 extern const backend_lowrank lowrank_cpu;
 extern const backend_sparse sparse_cpu;

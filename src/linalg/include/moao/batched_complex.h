@@ -86,6 +86,32 @@ MOAO_PUBLIC moao_status moao_cgeqrf_strided_batched(moao_backend_ctx *ctx, int64
                                                     void *a, int64_t lda, int64_t stridea,
                                                     void *tau, int64_t stridetau, int64_t count);
 
+/* A = U diag(S) V^H by one-sided Jacobi rotations; A is only read. U m x k, V n x k, k = min(m, n)
+ * at most MOAO_BATCH_SVD_MAX, S real and descending. jobu, jobv: N none (the pointer may be NULL),
+ * U orthonormal, S times the singular values. The entry of largest modulus of each column of U (of
+ * V, where jobu is N) is real and positive. info k: column k has a NaN or an infinity; -2: the
+ * rotations did not converge. */
+MOAO_PUBLIC moao_status moao_zgesvj_batched(moao_backend_ctx *ctx, char jobu, char jobv, int64_t m,
+                                            int64_t n, const void *const *a, int64_t lda,
+                                            double *const *s, void *const *u, int64_t ldu,
+                                            void *const *v, int64_t ldv, int *info, int64_t count);
+MOAO_PUBLIC moao_status moao_zgesvj_strided_batched(moao_backend_ctx *ctx, char jobu, char jobv,
+                                                    int64_t m, int64_t n, const void *a,
+                                                    int64_t lda, int64_t stridea, double *s,
+                                                    int64_t strides, void *u, int64_t ldu,
+                                                    int64_t strideu, void *v, int64_t ldv,
+                                                    int64_t stridev, int *info, int64_t count);
+MOAO_PUBLIC moao_status moao_cgesvj_batched(moao_backend_ctx *ctx, char jobu, char jobv, int64_t m,
+                                            int64_t n, const void *const *a, int64_t lda,
+                                            float *const *s, void *const *u, int64_t ldu,
+                                            void *const *v, int64_t ldv, int *info, int64_t count);
+MOAO_PUBLIC moao_status moao_cgesvj_strided_batched(moao_backend_ctx *ctx, char jobu, char jobv,
+                                                    int64_t m, int64_t n, const void *a,
+                                                    int64_t lda, int64_t stridea, float *s,
+                                                    int64_t strides, void *u, int64_t ldu,
+                                                    int64_t strideu, void *v, int64_t ldv,
+                                                    int64_t stridev, int *info, int64_t count);
+
 #ifdef __cplusplus
 }
 #endif
