@@ -1,6 +1,6 @@
 /* The Cholesky factor by integers: backward error and that of native blocks, with residues above
  * the diagonal or not the same bits, what is above untouched, the first minor that is not positive,
- * NaN. */
+ * NaN, columns that are formed as they are needed. */
 #include "moao/integer_factor.h"
 #include "support/matrix.h"
 
@@ -160,6 +160,77 @@ static void test_nan(void **state) {
     mat_free(&a);
 }
 
+/* Columns that are formed one block after the other: the diagonal and NaN at first. */
+typedef struct {
+    const mat *from, *to;
+    backend_ctx *ctx; /* of another stream */
+    int64_t next, block, fails_at;
+} columns_made;
+
+static status form(void *of, int64_t j, int64_t n) {
+    columns_made *c = of;
+    const int64_t d = sizeof(double), size = c->to->n;
+    assert_int_equal(j, c->next);
+    assert_int_equal(n, size - j < c->block ? size - j : c->block);
+    if (j == c->fails_at)
+        return status_fail(MOAO_INPUT, "column %d", (int)j);
+    c->next += n;
+    status st = j > 0 ? MOAO_OK : be->wait_for(c->ctx, ctx);
+    for (int64_t i = j; i < j + n && st == MOAO_OK; i++)
+        st = be->copy(c->ctx, (double *)c->to->dev + i + i * c->to->ld, (size - i) * d,
+                      (const double *)c->from->dev + i + i * c->from->ld, (size - i) * d,
+                      (size - i) * d, 1);
+    return st == MOAO_OK ? be->wait_for(ctx, c->ctx) : st;
+}
+
+static void check_columns(int64_t n, int64_t block, bool above, int64_t fails_at) {
+    integer_factor_options o = integer_factor_defaults(n, above);
+    mat whole = matrix_of(n, 'L'), from = matrix_of(n, 'L'), a = matrix_of(n, 'L');
+    columns_made made = {.from = &from, .to = &a, .block = block, .fails_at = fails_at};
+    const integer_columns columns = {form, &made};
+    int32_t *exponent = NULL;
+    void *work = NULL;
+    int64_t minor = -1;
+    o.block = block;
+    const size_t bytes = integer_potrf_bytes(be, &o);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = j + 1; i < n; i++)
+            mat_set(&a, i, j, (double)NAN);
+    mat_up(&a);
+    must(be->open_low_priority(ctx, &made.ctx));
+    must(be->alloc(ctx, (size_t)n * sizeof *exponent, (void **)&exponent));
+    must(be->alloc(ctx, bytes, &work));
+    const status st =
+        integer_potrf_columns(be, ctx, &o, &columns, a.dev, a.ld, exponent, &minor, work, bytes);
+    must(be->sync(made.ctx));
+    must(be->sync(ctx));
+    mat_down(&a);
+    if (fails_at >= 0) {
+        assert_int_equal(st, MOAO_INPUT);
+        status_clear();
+    } else {
+        must(st);
+        assert_int_equal(minor, 0);
+        assert_int_equal(made.next, n);
+        assert_int_equal(factor(&whole, &o), 0);
+        for (int64_t j = 0; j < n; j++)
+            assert_memory_equal(a.host + (size_t)(j + j * a.ld) * 8,
+                                whole.host + (size_t)(j + j * whole.ld) * 8, (size_t)(n - j) * 8);
+    }
+    assert_true(above || mat_untouched(&a, 'L'));
+    be->close(made.ctx);
+    be->release(ctx, work), be->release(ctx, exponent);
+    mat_free(&whole), mat_free(&from), mat_free(&a);
+}
+
+static void test_columns(void **state) {
+    (void)state;
+    check_columns(40, 64, false, -1);
+    check_columns(101, 32, false, -1);
+    check_columns(96, 32, true, -1);
+    check_columns(96, 32, true, 64);
+}
+
 /* Largest |W L L' - B|_ij / (|w_i| sqrt(a_jj)) up to the norms' growth. */
 static double residual_of(const mat *w, const mat *b) {
     double worst = 0;
@@ -303,8 +374,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_factor),  cmocka_unit_test(test_fewer),
         cmocka_unit_test(test_minor),   cmocka_unit_test(test_nan),
-        cmocka_unit_test(test_solve),   cmocka_unit_test(test_growing),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_columns), cmocka_unit_test(test_solve),
+        cmocka_unit_test(test_growing), cmocka_unit_test(test_refused),
     };
     return RUN_ON_BACKENDS(tests);
 }

@@ -274,6 +274,8 @@ typedef moao_hier format;
 #define integer_plain moao_integer_plain
 #define integer_potrf moao_integer_potrf
 #define integer_potrf_bytes moao_integer_potrf_bytes
+#define integer_potrf_columns moao_integer_potrf_columns
+#define integer_columns moao_integer_columns
 #define integer_product moao_integer_product
 #define integer_rows moao_integer_rows
 #define integer_scale_op moao_integer_scale_op

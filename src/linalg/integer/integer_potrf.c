@@ -181,9 +181,9 @@ done:
     return st;
 }
 
-status integer_potrf(const backend *be, backend_ctx *ctx, const integer_factor_options *o,
-                     double *a, int64_t lda, int32_t *exponent, int64_t *minor, void *work,
-                     size_t lwork) {
+status integer_potrf_columns(const backend *be, backend_ctx *ctx, const integer_factor_options *o,
+                             const integer_columns *columns, double *a, int64_t lda,
+                             int32_t *exponent, int64_t *minor, void *work, size_t lwork) {
     *minor = 0;
     if (!in_range(be, o) || !backend_ld_ok(o->n, lda) ||
         (o->above && (lda % 2 != 0 || (uintptr_t)a % 16 != 0)))
@@ -201,10 +201,18 @@ status integer_potrf(const backend *be, backend_ctx *ctx, const integer_factor_o
         return MOAO_OK;
     TRY(be->integer->scale_squares(ctx, o->moduli, o->n, o->n, a, lda + 1, f.exponent));
     for (int64_t j = 0; j < f.count; j++) {
+        if (columns != NULL)
+            TRY(columns->form(columns->of, j * o->block, rows_of(o, j)));
         TRY(update(&f, j));
         TRY(make_column(&f, j));
     }
     TRY(find_minor(&f, minor));
 done:
     return st;
+}
+
+status integer_potrf(const backend *be, backend_ctx *ctx, const integer_factor_options *o,
+                     double *a, int64_t lda, int32_t *exponent, int64_t *minor, void *work,
+                     size_t lwork) {
+    return integer_potrf_columns(be, ctx, o, NULL, a, lda, exponent, minor, work, lwork);
 }

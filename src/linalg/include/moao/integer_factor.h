@@ -44,6 +44,23 @@ MOAO_PUBLIC moao_status moao_integer_potrf(const moao_backend *be, moao_backend_
                                            int64_t lda, int32_t *exponent, int64_t *minor,
                                            void *work, size_t lwork);
 
+/* Entries that are formed when they are needed: form(of, j, n) stores A(j:, j:j+n), on and below
+ * the diagonal, in another stream for which it makes ctx wait (wait_for), so that they are computed
+ * while ctx updates the columns before. */
+typedef struct {
+    moao_status (*form)(void *of, int64_t j, int64_t n);
+    void *of;
+} moao_integer_columns;
+/* The same of a matrix of which only the diagonal is stored beforehand. form is called once for
+ * each block of columns, j increasing, after the operations of ctx on the columns before have been
+ * enqueued; at j = 0 ctx reads the diagonal first. Its status is returned. NULL: as
+ * moao_integer_potrf. */
+MOAO_PUBLIC moao_status moao_integer_potrf_columns(const moao_backend *be, moao_backend_ctx *ctx,
+                                                   const moao_integer_factor_options *o,
+                                                   const moao_integer_columns *columns, double *a,
+                                                   int64_t lda, int32_t *exponent, int64_t *minor,
+                                                   void *work, size_t lwork);
+
 /* Rows of a right-hand side and of the solution in its place: rows x n, leading dimension ld. */
 typedef struct {
     int64_t rows;
