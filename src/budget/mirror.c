@@ -122,10 +122,17 @@ typedef struct mirror_work {
     double *mean; /* [v] of the influence functions */
     double *sums; /* [n ndir] what fitting leaves, [n] fitting and aliasing */
     background thread;
-    sem_t shaped; /* G is there, or will not be */
-    bool waited, done;
+    sem_t shaped;  /* G is there, or will not be */
+    sem_t command; /* D+ exists, or will not (dropped), for which the thread `waits` */
+    bool waits, posted, dropped, waited, done;
     status shape_st, st;
 } mirror_work;
+
+/* A signal interrupts it. */
+static void wait_for(sem_t *s) {
+    while (sem_wait(s) != 0)
+        continue;
+}
 
 static status do_work(void *of) {
     mirror_work *k = of;
@@ -138,17 +145,29 @@ static status do_work(void *of) {
     if (st != MOAO_OK)
         return st;
     TRY(fitting_variance(&k->c, k->s, k->p, b->n, b->L0, k->sums));
-    if (!k->s->fit.phase)
+    if (k->waits)
+        wait_for(&k->command);
+    if (!k->s->fit.phase && !k->dropped)
         st = add_uncorrected(&k->c, k->s, k->p, k->dplus, b, k->mean, k->sums + b->n * b->ndir);
 done:
     return st;
 }
 
+static void post_command(mirror_work *k, bool dropped) {
+    if (!k->waits || k->posted)
+        return;
+    k->dropped = dropped;
+    k->posted = true;
+    sem_post(&k->command);
+}
+
 static void free_work(mirror_work *k) {
     if (k == NULL)
         return;
+    post_command(k, true);
     background_drop(&k->thread);
     sem_destroy(&k->shaped);
+    sem_destroy(&k->command);
     free(k->mean);
     free(k->sums);
     free(k);
@@ -162,6 +181,7 @@ static status begin_of_phase(const comm *c, const sys *s, psf *p, const double *
     TRY(ALLOC(k, 1, "error budget"));
     *k = (mirror_work){.c = *c, .s = s, .p = p, .dplus = dplus, .b = b};
     sem_init(&k->shaped, 0, 0);
+    sem_init(&k->command, 0, 0);
     b->work = k;
     TRY(ALLOC(k->sums, n * (size_t)b->ndir + n, "variances"));
     TRY(ALLOC(k->mean, v, "influence functions"));
@@ -175,8 +195,14 @@ static bool may_run_apart(const sys *s, const psf *p) {
     return !sys_is_aloft(s) && !psf_on_host(p) && !s->fit.split.on && !sys_low_follows(s);
 }
 
+bool mirror_budget_is_early(const sys *s, const psf *p) {
+    return psf_is_phase(p) && !sys_shares(s) && !s->fit.phase && may_run_apart(s, p);
+}
+
+enum { AT_ONCE, APART, EARLY };
+
 static status begin(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
-                    bool apart, mirror_budget *b) {
+                    int when, mirror_budget *b) {
     status st;
     *b = (mirror_budget){.ndir = psf_is_phase(p) ? fitting_directions(s) : 1};
     st = find_scales(a, b);
@@ -185,10 +211,13 @@ static status begin(const comm *c, const sys *s, psf *p, const double *dplus, co
     TRY(comm_agree(c, st));
     if (psf_is_phase(p)) /* aims p, and gathers over the ranks */
         TRY(generalised_init(c, s, p, dplus, a, &b->more));
-    if (b->work != NULL && apart && may_run_apart(s, p))
-        background_begin(&b->work->thread, c->threads, do_work, b->work);
-    else
+    if (b->work != NULL && when != AT_ONCE && may_run_apart(s, p)) {
+        b->work->waits = when == EARLY;
+        /* who feeds a device has a core of its own */
+        background_begin(&b->work->thread, c->threads - (c->threads > 2), do_work, b->work);
+    } else {
         st = mirror_budget_end(c, b);
+    }
 done:
     if (st != MOAO_OK)
         mirror_budget_free(b);
@@ -197,12 +226,22 @@ done:
 
 status mirror_budget_begin(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
                            mirror_budget *b) {
-    return begin(c, s, p, dplus, a, true, b);
+    return begin(c, s, p, dplus, a, APART, b);
+}
+
+status mirror_budget_begin_early(const comm *c, const sys *s, psf *p, const double *dplus,
+                                 const atmos *a, mirror_budget *b) {
+    return begin(c, s, p, dplus, a, EARLY, b);
+}
+
+void mirror_budget_command(mirror_budget *b) {
+    if (b->work != NULL)
+        post_command(b->work, false);
 }
 
 status mirror_budget_init(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
                           mirror_budget *b) {
-    return begin(c, s, p, dplus, a, false, b);
+    return begin(c, s, p, dplus, a, AT_ONCE, b);
 }
 
 /* Waits for the thread, or computes where there is none. */
@@ -219,8 +258,9 @@ status mirror_budget_shapes(const mirror_budget *b) {
         return MOAO_OK;
     if (!k->thread.started)
         finish(k);
-    while (!k->waited)
-        k->waited = sem_wait(&k->shaped) == 0; /* a signal interrupts it */
+    if (!k->waited)
+        wait_for(&k->shaped);
+    k->waited = true;
     if (k->shape_st != MOAO_OK)
         finish(k);
     return k->shape_st;

@@ -42,6 +42,12 @@ status mirror_budget_init(const comm *c, const sys *s, psf *p, const double *dpl
 status mirror_budget_begin(const comm *c, const sys *s, psf *p, const double *dplus, const atmos *a,
                            mirror_budget *b);
 status mirror_budget_end(const comm *c, mirror_budget *b);
+/* Where is_early says so (local), it may begin before D+ is computed: dplus is the place of it,
+ * which nobody reads before mirror_budget_command (local; without a begin it does nothing). */
+bool mirror_budget_is_early(const sys *s, const psf *p);
+status mirror_budget_begin_early(const comm *c, const sys *s, psf *p, const double *dplus,
+                                 const atmos *a, mirror_budget *b);
+void mirror_budget_command(mirror_budget *b);
 /* Local. Waits for `influence` after begin. */
 status mirror_budget_shapes(const mirror_budget *b);
 void mirror_budget_free(mirror_budget *b);

@@ -3,6 +3,7 @@
 #include "backend/families.h"
 #include "base/fault.h"
 #include "job/plan.h"
+#include "moao/backend_driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,39 @@ static status find_gpu(bool required, machine *m) {
                        "plugin (make gpu); compute.backend=cpu does without",
                        m->text);
 }
+
+/* --- its start */
+
+bool device_is_likely(const params *par) {
+    return par->compute_backend != BACKEND_CPU && device_host_only(par) == NULL &&
+           test_choice("device") == NULL && backend_has_driver();
+}
+
+static status start(void *of) {
+    const device_start *d = of;
+    const backend *be = d->be;
+    backend_ctx *ctx;
+    size_t now, all;
+    if (d->part == DEVICE_DRIVER && families_backend("gpu", &be) != MOAO_OK)
+        return MOAO_OK; /* device_choose says so */
+    const int n = be->devices(), device = n > 0 ? d->node_rank % n : 0;
+    if (n > 0 && d->part == DEVICE_DRIVER)
+        be->memory(device, &now, &all); /* which makes CUDA's context */
+    else if (n > 0 && be->open(device, NULL, &ctx) == MOAO_OK)
+        be->close(ctx);
+    return MOAO_OK;
+}
+
+void device_begin(const comm *c, const backend *be, device_part part, device_start *d) {
+    *d = (device_start){.part = part, .be = be, .node_rank = c->node_rank};
+    background_begin(&d->thread, 1, start, d);
+}
+
+void device_end(device_start *d) {
+    background_drop(&d->thread);
+}
+
+/* --- which one */
 
 /* Collective. Most ranks of a node that have a device of one name. */
 static status count_sharing(const comm *c, const char name[BACKEND_IDENTITY], int *sharing) {

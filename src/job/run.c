@@ -428,6 +428,7 @@ status run_all(const comm *c, const cmdline *cl) {
     free((void *)r.pl);
     free(r.rep.budget);
     mirror_budget_free(&r.mirror);
+    device_end(&r.start);
     free(r.done);
     free(r.nodes.again);
     free(r.nodes.error);

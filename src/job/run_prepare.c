@@ -248,6 +248,34 @@ static status choose_device(run *r, const comm *c) {
     return st;
 }
 
+/* Collective. The host, and what computes. While a driver starts, PSFs are planned. */
+static status find_machine(run *r, const comm *c) {
+    const params *par = r->u.par;
+    int likely = device_is_likely(par);
+    status st = MOAO_OK;
+    MPI_Allreduce(MPI_IN_PLACE, &likely, 1, MPI_INT, MPI_MIN, c->mpi);
+    const machine_rate rate = plan_rate(&r->u.s);
+    r->mach = machine_measure(c, par->compute_memory, likely ? MACHINE_QUICK_RATE : rate);
+    r->req = request_init(par, &r->u.s, &r->u.a, &r->u.o);
+    r->req.want = r->u.sampled ? r->u.want.ntarget : 0;
+    if (likely) {
+        device_begin(c, NULL, DEVICE_DRIVER, &r->start);
+        report_phase("setup: plans of PSFs");
+        st = r->u.ps == NULL ? setup_psf(c, &r->u) : MOAO_OK;
+        report_phase("setup: devices, plan");
+        device_end(&r->start);
+        TRY(st);
+    }
+    TRY(choose_device(r, c));
+    if (likely && !r->mach.devices)
+        r->mach.rate = machine_measure(c, par->compute_memory, rate).rate;
+    if (r->mach.devices && !r->mach.host)
+        device_begin(c, r->mach.be, DEVICE_LIBRARIES, &r->start);
+    r->rep.dgemm = r->mach.rate;
+done:
+    return st;
+}
+
 /* Collective. A run that goes on computes by the pair that it began with. On the CPUs of all ranks
  * and on devices, dense matrices are different pairs; they may take each other's place. */
 static status keep_format(run *r, const comm *c, const linop_pair *kept) {
@@ -256,6 +284,7 @@ static status keep_format(run *r, const comm *c, const linop_pair *kept) {
     if (kept == now || (strcmp(kept->format, now->format) == 0 &&
                         (kept->factor->collective || now->factor->collective)))
         return st;
+    device_end(&r->start); /* what is free of a device is read anew */
     request_name(&r->req, kept);
     r->req.kept = kept->factor->collective ? NULL : kept;
     r->rep.backend = r->rep.device = NULL;
@@ -268,11 +297,7 @@ status run_prepare_plan(run *r, comm *c) {
     status st;
     const params *par = r->u.par;
     const size_t ncell = (size_t)r->u.a.nexposure * (size_t)r->stride;
-    r->mach = machine_measure(c, par->compute_memory, plan_rate(&r->u.s));
-    r->req = request_init(par, &r->u.s, &r->u.a, &r->u.o);
-    r->req.want = r->u.sampled ? r->u.want.ntarget : 0;
-    r->rep.dgemm = r->mach.rate;
-    TRY(choose_device(r, c));
+    TRY(find_machine(r, c));
     request_for_gpu(&r->req, r->mach.model);
     TRY(comm_agree(c, request_predict(&r->req, r->mach.devices && !r->mach.host)));
     TRY(comm_agree(c, accuracy_init(&r->u, &r->acc)));
@@ -396,13 +421,12 @@ static status make_command(run *r) {
     const size_t v = (size_t)sys_commands(s);
     bool keep = r->req.way != COMMAND_MATRIX, made = false;
     command_inverse inverse;
-    status st = ALLOC(r->dplus, v * sys_fit_columns(s), "command matrix D+");
+    status st = MOAO_OK;
     if (s->fit.phase) {
-        TRY(comm_agree(r->c, st));
         TRY(fit_init(r->c, s, r->u.ps, r->dplus));
         return sys_low_follows(s) ? make_low_orders(r) : st;
     }
-    if (st == MOAO_OK && (keep || !on_host(r)))
+    if (keep || !on_host(r))
         st = ALLOC(r->inverse, v * v, "inverse of the mirror");
     TRY(comm_agree(r->c, st));
     inverse.h = r->inverse;
@@ -422,12 +446,22 @@ done:
 
 status run_prepare_stages(run *r) {
     const sys *s = &r->u.s;
+    const bool apart = r->u.o.budget && !on_host(r), /* while the devices factor Cmm */
+        early = apart && mirror_budget_is_early(s, r->u.ps);
+    const size_t size = (size_t)sys_commands(s) * sys_fit_columns(s);
     double from = report_now();
     status st;
+    TRY(comm_agree(r->c, ALLOC(r->dplus, size, "command matrix D+")));
+    if (early)
+        TRY(mirror_budget_begin_early(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));
+    report_phase("setup: libraries of devices");
+    device_end(&r->start);
     report_phase("setup: command matrix");
     TRY(make_command(r));
     report_phase("setup: error budget");
-    if (r->u.o.budget && !on_host(r)) /* while the devices factor Cmm */
+    if (early)
+        mirror_budget_command(&r->mirror);
+    else if (apart)
         TRY(mirror_budget_begin(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));
     else if (r->u.o.budget)
         TRY(mirror_budget_init(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));

@@ -25,10 +25,11 @@ typedef struct {
     const cmdline *cl;
     const char *dir;
     setup u;
-    machine mach;   /* what there is, */
-    request req;    /* what is asked for, */
-    const plan *pl; /* and what follows; its request and machine stay as they are */
-    int chunk;      /* targets at a time: the plan's, or fewer where a device has room for fewer */
+    machine mach;       /* what there is, */
+    device_start start; /* while devices start */
+    request req;        /* what is asked for, */
+    const plan *pl;     /* and what follows; its request and machine stay as they are */
+    int chunk; /* targets at a time: the plan's, or fewer where a device has room for fewer */
     report rep;
     obsseq seq; /* the executor */
     accuracy acc;

@@ -167,6 +167,35 @@ static double variances(const psf *p, size_t np, double diameter, double scale, 
     return all;
 }
 
+/* On a thread the same bits; also where D+ comes later, or never. */
+static void check_apart(const sys *s, psf *p, const double *dplus, const atmos *air,
+                        const mirror_budget *m, bool early) {
+    const size_t v = (size_t)s->dm.nact, all = v * s->t;
+    double *late = case_doubles(all);
+    mirror_budget b;
+    for (size_t i = 0; i < all; i++)
+        late[i] = early ? (double)NAN : dplus[i];
+    assert_true(mirror_budget_is_early(s, p));
+    OK(early ? mirror_budget_begin_early(&world, s, p, late, air, &b)
+             : mirror_budget_begin(&world, s, p, late, air, &b));
+    assert_non_null(b.work);
+    OK(mirror_budget_shapes(&b));
+    if (early)
+        memcpy(late, dplus, all * sizeof *late);
+    mirror_budget_command(&b);
+    OK(mirror_budget_end(&world, &b));
+    assert_null(b.work);
+    OK(mirror_budget_end(&world, &b));
+    assert_memory_equal(b.fitting, m->fitting, SCALES * sizeof(double));
+    assert_memory_equal(b.aliasing, m->aliasing, SCALES * sizeof(double));
+    assert_memory_equal(b.influence, m->influence, v * v * sizeof(double));
+    mirror_budget_free(&b);
+    OK(early ? mirror_budget_begin_early(&world, s, p, late, air, &b)
+             : mirror_budget_begin(&world, s, p, late, air, &b));
+    mirror_budget_free(&b);
+    free(late);
+}
+
 static void test_fitting_and_aliasing(void **state) {
     (void)state;
     sys s = case_system(4, 2.4, 0.2);
@@ -189,17 +218,9 @@ static void test_fitting_and_aliasing(void **state) {
     profile prof;
     const atmos air = layers(SCALES, L0, none, one, &prof);
     mirror_budget m;
-    mirror_budget apart; /* on a thread: the same bits */
-    OK(mirror_budget_begin(&world, &s, p, dplus, &air, &apart));
-    assert_non_null(apart.work);
-    OK(mirror_budget_end(&world, &apart));
-    assert_null(apart.work);
-    OK(mirror_budget_end(&world, &apart));
     OK(mirror_budget_init(&world, &s, p, dplus, &air, &m));
-    assert_memory_equal(apart.fitting, m.fitting, SCALES * sizeof(double));
-    assert_memory_equal(apart.aliasing, m.aliasing, SCALES * sizeof(double));
-    assert_memory_equal(apart.influence, m.influence, v * v * sizeof(double));
-    mirror_budget_free(&apart);
+    check_apart(&s, p, dplus, &air, &m, false);
+    check_apart(&s, p, dplus, &air, &m, true);
     for (int l = 0; l < SCALES; l++) {
         double shape, fitting, aliasing, strength = 3;
         const double all = variances(p, np, s.diameter, L0[l], q, n, &shape);

@@ -1,6 +1,7 @@
 #include "moao/backend.h"
 #include "checked.h"
 #include "kept.h"
+#include "moao/backend_driver.h"
 #include "moao/backend_group.h"
 #include "moao/backend_hier.h"
 #include "moao/backend_integer.h"
@@ -52,7 +53,7 @@ static bool find_plugin(char path[PLUGIN_PATH]) {
 }
 
 /* Without a driver the plugin is of no use, and its libraries would take 200 MB of memory. */
-static bool has_driver(void) {
+bool backend_has_driver(void) {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     if (driver)
         dlclose(driver);
@@ -128,7 +129,7 @@ static void load_plugin(void) {
         snprintf(plugin.why, sizeof plugin.why, "no " PLUGIN); /* find_plugin says where */
         return;
     }
-    if (access(path, R_OK) == 0 && !has_driver()) {
+    if (access(path, R_OK) == 0 && !backend_has_driver()) {
         snprintf(plugin.why, sizeof plugin.why,
                  PLUGIN " is there, and no libcuda.so.1: NVIDIA's driver is not installed");
         return;

@@ -110,6 +110,7 @@ typedef moao_backend backend;
 #define backend_gather_op moao_backend_gather_op
 #define backend_gemm_op moao_backend_gemm_op
 #define backend_get moao_backend_get
+#define backend_has_driver moao_backend_has_driver
 #define backend_group moao_backend_group
 #define backend_group_id moao_backend_group_id
 #define backend_complex moao_backend_complex
