@@ -24,9 +24,6 @@ int pilaenv_(const int *context, const char *precision);
 void dpotrf_(const char *uplo, const int *n, double *a, const int *lda, int *info);
 void dpotrs_(const char *uplo, const int *n, const int *nrhs, const double *a, const int *lda,
              double *b, const int *ldb, int *info);
-/* rcond: of 1-norms, an estimate. work: 3 n, iwork: n. */
-void dpocon_(const char *uplo, const int *n, const double *a, const int *lda, const double *anorm,
-             double *rcond, double *work, int *iwork, int *info);
 void dpotri_(const char *uplo, const int *n, double *a, const int *lda, int *info);
 
 #endif

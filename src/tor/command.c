@@ -94,19 +94,16 @@ done:
     return st;
 }
 
-status command_condition(const sys *s, double norm, const double *a, double *condition) {
-    const int v = s->dm.nact;
-    double *work = NULL, reciprocal = 0;
-    int *iwork = NULL, info;
-    status st;
-    TRY(ALLOC(work, 3 * (size_t)v, "condition of the DM"));
-    TRY(ALLOC(iwork, (size_t)v, "condition of the DM"));
-    dpocon_("L", &v, a, &v, &norm, &reciprocal, work, iwork, &info);
-    *condition = 1 / reciprocal;
-done:
-    free(work);
-    free(iwork);
-    return st;
+double command_norm_of(size_t v, const double *a) {
+    double norm = 0;
+#pragma omp parallel for schedule(static) reduction(max : norm)
+    for (size_t j = 0; j < v; j++) {
+        double sum = 0;
+        for (size_t i = 0; i < v; i++)
+            sum += fabs(a[i + j * v]);
+        norm = fmax(norm, sum);
+    }
+    return norm;
 }
 
 status command_not_positive(const sys *s, int minor) {
@@ -117,19 +114,16 @@ status command_not_positive(const sys *s, int minor) {
 }
 
 /* H from M's factor, the lower triangle of inverse->h. norm: M's. */
-static status invert(const sys *s, double norm, command_inverse *inverse) {
+static void invert(const sys *s, double norm, command_inverse *inverse) {
     const int v = s->dm.nact;
     double *h = inverse->h;
     int info;
-    status st;
-    TRY(command_condition(s, norm, h, &inverse->condition));
     dpotri_("L", &v, h, &v, &info);
     for (int j = 0; j < v; j++)
         for (int i = 0; i < j; i++)
             h[i + (size_t)j * (size_t)v] = h[j + (size_t)i * (size_t)v];
+    inverse->condition = norm * command_norm_of((size_t)v, h);
     command_remove_piston((size_t)v, (size_t)v, h);
-done:
-    return st;
 }
 
 /* Columns j0..j1 of D+ into dplus; j0 is a multiple of COLUMNS. inverse: as of command_init. */
@@ -159,7 +153,7 @@ static status some_columns(const sys *s, int j0, int j1, double *dplus, command_
     }
     command_remove_piston((size_t)v, (size_t)n, x);
     if (inverse != NULL)
-        st = invert(s, norm, inverse);
+        invert(s, norm, inverse);
 done:
     free(d);
     free(own);

@@ -11,7 +11,7 @@
  * product with D+ is one with H, of half the operations, and some percent. */
 typedef struct {
     double *h;        /* v x v, the caller's */
-    double condition; /* of M, in 1-norms, an estimate */
+    double condition; /* of M, in 1-norms */
 } command_inverse;
 
 /* P of reconstructors W = P Ctm0 Cmm0^-1 (tor.h); borrowed. */

@@ -4,6 +4,7 @@
 #include "tor/command_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct {
     const backend *be;
@@ -13,7 +14,8 @@ typedef struct {
     int *info;
     void *work;
     size_t lwork;
-    double *host; /* D, then M */
+    double *host; /* pinned: what is in transit, */
+    int minor;    /* and of potrf */
 } device;
 
 static status take(device *x, size_t bytes, void *p) {
@@ -29,8 +31,8 @@ static status open_device(int number, device *x) {
         const size_t one = x->be->workspace(ops[i], BACKEND_D, x->v, alone ? x->v : x->t);
         x->lwork = one > x->lwork ? one : x->lwork;
     }
-    TRY(ALLOC(x->host, t > v ? t * v : v * v, "interaction matrix"));
     TRY(x->be->open(number, NULL, &x->ctx));
+    TRY(x->be->alloc_host(x->ctx, (t > v ? t : v) * v * d, (void **)&x->host));
     TRY(take(x, t * v * d, &x->d));
     TRY(take(x, t * v * d, &x->p));
     TRY(take(x, v * v * d, &x->m));
@@ -41,13 +43,14 @@ done:
 }
 
 static void close_device(device *x) {
-    if (x->ctx != NULL) {
-        void *const mine[] = {x->d, x->m, x->p, x->info, x->work};
-        for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
-            x->be->release(x->ctx, mine[i]);
-        x->be->close(x->ctx);
-    }
-    free(x->host);
+    if (x->ctx == NULL)
+        return;
+    void *const mine[] = {x->d, x->m, x->p, x->info, x->work};
+    x->be->sync(x->ctx); /* copies may be in transit after a failure */
+    for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
+        x->be->release(x->ctx, mine[i]);
+    x->be->release_host(x->ctx, x->host);
+    x->be->close(x->ctx);
 }
 
 /* Between host and device, which then is ready. */
@@ -57,48 +60,81 @@ static status copy(device *x, double *to, const double *from, int64_t rows, int6
     return st == MOAO_OK ? x->be->sync(x->ctx) : st;
 }
 
-/* M's factor to m and host; its norm. */
-static status factor(device *x, const sys *s, double *norm) {
-    const double one = 1, zero = 0;
+/* The same to memory of the host that is touched for the first time: by all threads. */
+static status bring(device *x, double *to, const double *from, int64_t rows, int64_t cols) {
+    const status st = copy(x, x->host, from, rows, cols);
+#pragma omp parallel for schedule(static)
+    for (int64_t j = 0; j < (st == MOAO_OK ? cols : 0); j++)
+        memcpy(to + j * rows, x->host + j * rows, (size_t)rows * sizeof *to);
+    return st;
+}
+
+/* m := M = D'D + g (mu L'L + 11'/v), whole; host the same. */
+static status form_normal(device *x, const sys *s) {
+    const double one = 1;
     const int64_t v = x->v, t = x->t;
-    int info;
     status st;
     report_phase("setup: interaction matrix");
     TRY(matcov_fill_interaction(s, x->host, (size_t)t));
     TRY(copy(x, x->d, x->host, t, v));
     report_phase("setup: mirror's normal matrix");
-    TRY(x->be->syrk(x->ctx, BACKEND_D, 'L', 'T', v, t, &one, x->d, t, &zero, x->m, v, x->work,
-                    x->lwork));
-    TRY(x->be->mirror(x->ctx, BACKEND_D, 'L', v, x->m, v)); /* no unknown numbers above */
-    TRY(copy(x, x->host, x->m, v, v));
+    memset(x->host, 0, (size_t)(v * v) * sizeof *x->host);
     TRY(command_regularise(s, x->host));
-    TRY(command_norm(s, x->host, norm));
     TRY(copy(x, x->m, x->host, v, v));
-    TRY(x->be->potrf(x->ctx, BACKEND_D, 'L', v, x->m, v, x->info, x->work, x->lwork));
-    TRY(x->be->copy(x->ctx, &info, sizeof info, x->info, sizeof info, sizeof info, 1));
-    TRY(copy(x, x->host, x->m, v, v));
-    st = info != 0 ? command_not_positive(s, info) : MOAO_OK;
+    TRY(x->be->syrk(x->ctx, BACKEND_D, 'L', 'T', v, t, &one, x->d, t, &one, x->m, v, x->work,
+                    x->lwork));
+    TRY(x->be->mirror(x->ctx, BACKEND_D, 'L', v, x->m, v));
+    st = copy(x, x->host, x->m, v, v);
 done:
     return st;
 }
 
-static status compute(device *x, const sys *s, double *dplus, command_inverse *inverse) {
-    const double one = 1, zero = 0;
-    const int64_t v = x->v, t = x->t;
-    double norm;
+/* m := M^-1, whole; host the same, and the condition by both norms. */
+static status invert(device *x, const sys *s, double *condition) {
+    const int64_t v = x->v;
     status st;
-    TRY(factor(x, s, &norm));
-    report_phase("setup: its condition");
-    TRY(command_condition(s, norm, x->host, &inverse->condition));
     report_phase("setup: its inverse, D+");
+    TRY(x->be->potrf(x->ctx, BACKEND_D, 'L', v, x->m, v, x->info, x->work, x->lwork));
+    TRY(x->be->copy(x->ctx, &x->minor, sizeof(int), x->info, sizeof(int), sizeof(int), 1));
     TRY(x->be->potri(x->ctx, BACKEND_D, 'L', v, x->m, v, x->info, x->work, x->lwork));
     TRY(x->be->mirror(x->ctx, BACKEND_D, 'L', v, x->m, v));
-    TRY(copy(x, inverse->h, x->m, v, v));
-    command_remove_piston((size_t)v, (size_t)v, inverse->h);
-    TRY(copy(x, x->m, inverse->h, v, v));
+    *condition = command_norm_of((size_t)x->v, x->host); /* of M, meanwhile */
+    TRY(copy(x, x->host, x->m, v, v));
+    st = x->minor != 0 ? command_not_positive(s, x->minor) : MOAO_OK;
+done:
+    return st;
+}
+
+/* m := H = (I - 11'/v) m, then p := D+ = H D'. Returns before it has run. */
+static status project(device *x) {
+    const double one = 1, zero = 0, minus = -1 / (double)x->v;
+    const int64_t v = x->v, t = x->t, bytes = v * (int64_t)sizeof(double);
+    double *ones = x->p, *sums = x->p + v, *row = NULL;
+    status st;
+    TRY(ALLOC(row, (size_t)v, "sums of columns"));
+    for (int64_t i = 0; i < v; i++)
+        row[i] = 1;
+    TRY(x->be->copy(x->ctx, ones, bytes, row, bytes, bytes, 1));
+    TRY(x->be->sync(x->ctx));
+    TRY(x->be->gemm(x->ctx, BACKEND_D, 'T', 'N', 1, v, v, &one, ones, v, x->m, v, &zero, sums, 1,
+                    x->work, x->lwork));
+    TRY(x->be->gemm(x->ctx, BACKEND_D, 'N', 'N', v, v, 1, &minus, ones, v, sums, 1, &one, x->m, v,
+                    x->work, x->lwork));
     TRY(x->be->gemm(x->ctx, BACKEND_D, 'N', 'T', v, t, v, &one, x->m, v, x->d, t, &zero, x->p, v,
                     x->work, x->lwork));
-    st = copy(x, dplus, x->p, v, t);
+done:
+    free(row);
+    return st;
+}
+
+static status compute(device *x, const sys *s, double *dplus, command_inverse *inverse) {
+    status st;
+    TRY(form_normal(x, s));
+    TRY(invert(x, s, &inverse->condition));
+    TRY(project(x));
+    inverse->condition *= command_norm_of((size_t)x->v, x->host); /* meanwhile */
+    TRY(bring(x, inverse->h, x->m, x->v, x->v));
+    st = bring(x, dplus, x->p, x->v, x->t);
 done:
     return st;
 }

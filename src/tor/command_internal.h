@@ -6,10 +6,9 @@
 
 /* a, the lower triangle of D'D, becomes that of M. */
 status command_regularise(const sys *s, double *a);
-/* The 1-norm of the symmetric matrix. */
+/* The 1-norm of the symmetric matrix; of a v x v matrix that is stored whole. */
 status command_norm(const sys *s, const double *a, double *norm);
-/* An estimate of M's condition number in 1-norms, from its norm and its factor a. */
-status command_condition(const sys *s, double norm, const double *a, double *condition);
+double command_norm_of(size_t v, const double *a);
 /* MOAO_NUMERIC: that minor of M is not positive. */
 status command_not_positive(const sys *s, int minor);
 /* x (v x n) minus the mean of each column. */
