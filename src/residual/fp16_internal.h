@@ -147,13 +147,13 @@ status fp16_phase_share(product *base, backend_cov_target *target, const wrows *
 
 /* fp16_integer.c. Memory for the reference; fp16_integers_take: W of the reference has changed;
  * fp16_exact_gemm: Z += alpha W(:, from: from + k) T, T k x n, `from` a multiple of INTEGER_STEP
- * where moduli > 0. */
+ * where moduli > 0, in the stream of ctx; not in two streams at once. */
 size_t fp16_integers_bytes(const backend *be, int moduli, int64_t m, int64_t v, int64_t width);
 status fp16_integers_open(fp16 *x, int moduli);
 void fp16_integers_close(fp16 *x);
 status fp16_integers_take(fp16 *x);
-status fp16_exact_gemm(fp16 *x, int64_t from, int64_t k, int64_t n, double alpha, const double *t,
-                       int64_t ldt, double *z, int64_t ldz);
+status fp16_exact_gemm(fp16 *x, backend_ctx *ctx, int64_t from, int64_t k, int64_t n, double alpha,
+                       const double *t, int64_t ldt, double *z, int64_t ldz);
 
 /* fp16_reference.c */
 extern const product_kind fp16_exact_kind;
