@@ -258,7 +258,7 @@ static void print_device(const advice *a, double memory) {
     }
     say("computes", "factor %s, products %s", p->pair->factor->word, p->pair->product->word);
     if (p->moduli > 0)
-        say("", "double precision by integers: %d moduli, in exposures %d", p->moduli,
+        say("", "double precision by integers: %d moduli, in W and exposures %d", p->moduli,
             p->moduli_exposure);
     if (p->mixed_needs > 0)
         say("", "in double precision: mixed needs %.3f GB for one target", p->mixed_needs / 1e9);

@@ -40,6 +40,7 @@ typedef struct plan {
     bool keep;           /* what images are made of is kept of every target (obsseq_interpolate) */
     bool mixed;          /* exposures in mixed precision are wanted */
     int moduli;          /* of a dense factor by integers (moao/integer_factor.h), 0: native; */
+    int moduli_solve;    /* of its triangles against rows, */
     int moduli_exposure; /* of products of its exposures */
     int split_moduli;    /* the same of one that is kept in split FP16 (job/plan.h) */
     int tile;            /* size of the tiles of a compressed factor, */

@@ -260,6 +260,11 @@ static status factor_integers(cholesky *f, int *minor) {
     TRY(integer_potrf_columns(e->be, e->low, &o, &columns, f->a, m, f->exponent, &order,
                               f->residues, cholesky_residues(e->be, m, f->moduli, f->rows)));
     *minor = (int)order;
+    if (f->of_solve != NULL) {
+        const int64_t bytes = m * (int64_t)sizeof(int32_t);
+        TRY(e->be->copy(e->ctx, f->of_solve, bytes, f->exponent, bytes, bytes, 1));
+        TRY(integer_exponents(e->be, e->ctx, &o, f->solve_moduli, f->of_solve));
+    }
     st = engine_sync(e);
 done:
     return st;
@@ -268,15 +273,16 @@ done:
 #define SOLVED_TOGETHER 16
 
 status cholesky_solve_integers(const cholesky *f, int n, const wrows *w) {
-    const integer_factor_options o = integer_options(f->e->m, f->moduli);
+    const integer_factor_options o = integer_options(f->e->m, f->solve_moduli);
     const size_t bytes = cholesky_residues(f->e->be, f->e->m, f->moduli, f->rows);
+    const int32_t *exponent = f->of_solve != NULL ? f->of_solve : f->exponent;
     integer_solve_rows rows[SOLVED_TOGETHER];
     status st = MOAO_OK;
     for (int k = 0, count; k < n && st == MOAO_OK; k += count) {
         count = n - k < SOLVED_TOGETHER ? n - k : SOLVED_TOGETHER;
         for (int i = 0; i < count; i++)
             rows[i] = (integer_solve_rows){w[k + i].rows, w[k + i].w, w[k + i].ld};
-        st = integer_solve(f->e->be, f->e->ctx, &o, f->a, f->e->m, f->exponent, count, rows,
+        st = integer_solve(f->e->be, f->e->ctx, &o, f->a, f->e->m, exponent, count, rows,
                            f->residues, bytes);
     }
     return st;

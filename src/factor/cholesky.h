@@ -32,6 +32,8 @@ typedef struct { /* m x m numbers whose lower triangle becomes the factor, on ev
     int64_t rows;      /* of W of a target, */
     void *residues;    /* cholesky_residues bytes, */
     int32_t *exponent; /* [m] */
+    int solve_moduli;  /* of solves: those of the factor, or fewer, */
+    int32_t *of_solve; /* [m] and exponents for them */
 } cholesky;
 
 /* Collective. The devices of the node that make a factor together, after cholesky_widths; apart: no

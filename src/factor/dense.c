@@ -7,7 +7,8 @@ static void bytes(const sys *s, plan *p) {
     plan_add(p, "factor of Cmm0, and Cmm of an exposure", m * m * d);
     if (p->moduli > 0)
         plan_add(p, "residues of the factor",
-                 cholesky_residues(p->be, (int64_t)m, p->moduli, p->rows) + m * sizeof(int32_t));
+                 cholesky_residues(p->be, (int64_t)m, p->moduli, p->rows) +
+                     2 * m * sizeof(int32_t));
 }
 
 static status take_memory(dense_factor *o, const plan *p) {
@@ -24,6 +25,8 @@ static status take_memory(dense_factor *o, const plan *p) {
                          &o->f.residues));
         TRY(engine_array(e, (size_t)m * sizeof(int32_t), "exponents", (void **)&o->f.exponent));
     }
+    if (o->f.solve_moduli < p->moduli)
+        TRY(engine_array(e, (size_t)m * sizeof(int32_t), "exponents", (void **)&o->f.of_solve));
     o->f.a = o->a;
 done:
     return st;
@@ -34,7 +37,7 @@ static void dense_close(factor *base) {
     if (o == NULL)
         return;
     group_close(&o->group);
-    ENGINE_RELEASE(base->e, o->a, o->f.info, o->f.residues, o->f.exponent);
+    ENGINE_RELEASE(base->e, o->a, o->f.info, o->f.residues, o->f.exponent, o->f.of_solve);
     free(o);
 }
 
@@ -44,7 +47,11 @@ static status open_kind(engine *e, const plan *p, const factor_kind *kind, facto
     if (st == MOAO_OK) {
         o->base = (factor){.kind = kind, .e = e};
         o->group.size = 1;
-        o->f = (cholesky){.e = e, .group = &o->group, .moduli = p->moduli, .rows = p->rows};
+        o->f = (cholesky){.e = e,
+                          .group = &o->group,
+                          .moduli = p->moduli,
+                          .solve_moduli = p->moduli_solve,
+                          .rows = p->rows};
         cholesky_widths(&o->f, e->width);
         st = take_memory(o, p);
     }

@@ -49,7 +49,7 @@ static size_t width_of(const linop_pair *pair, size_t m, size_t asked, bool inte
     return even < m ? even : m;
 }
 
-/* Moduli of products of exposures by integers; with FP16 of the reference alone, which need not be
+/* Moduli of products of exposures and of triangles by integers; with FP16 of the reference alone, which need not be
  * more accurate than 1e-9. */
 static int exposure_moduli(const request *q, bool fp16) {
     const int64_t m = (int64_t)q->s->m;
@@ -67,6 +67,7 @@ static void count(const request *q, const linop_pair *pair, size_t asked, plan *
     p->pair = pair;
     p->memory[PLAN_DEVICE].n = 0;
     p->fixed = p->target = p->least = 0;
+    p->moduli_solve = p->moduli > 0 ? exposure_moduli(q, false) : 0;
     p->moduli_exposure = p->moduli > 0 ? exposure_moduli(q, pair->product->fp16) : 0;
     p->width = width_of(pair, m, asked, p->moduli > 0);
     linop_bytes(s, p);

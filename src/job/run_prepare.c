@@ -480,7 +480,7 @@ static void announce_integers(const run *r) {
                       r->pl->moduli_exposure);
     else if (r->pl->moduli > 0)
         progress_note("the factor of Cmm is computed by integers: %d moduli, each device by "
-                      "itself; exposures by %d",
+                      "itself; W and exposures by %d",
                       r->pl->moduli, r->pl->moduli_exposure);
     if (plan_split(r->pl) > 0)
         progress_note("the factor of Cmm is computed by integers: %d moduli, each device by itself",

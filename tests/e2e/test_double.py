@@ -79,7 +79,7 @@ class Double(unittest.TestCase):
         p = moao("check", os.path.join(ROOT, "params", "mosaic.yaml"), "--gpus", "1", "compute.double=integer", "compute.gpu_memory=148e9")
         line = next(x for x in p.stdout.splitlines() if "residues of the factor" in x)
         self.assertTrue(31 < float(line.split()[0]) < 36, line)
-        self.assertIn("double precision by integers: 14 moduli, in exposures 12", p.stdout)
+        self.assertIn("double precision by integers: 14 moduli, in W and exposures 12", p.stdout)
         p = moao("check", os.path.join(ROOT, "params", "mosaic.yaml"), "--gpus", "1", "compute.double=integer", "compute.gpu_memory=160e9",
                  "compute.integer_tolerance=0")
         line = next(x for x in p.stdout.splitlines() if "residues of T and W" in x)

@@ -302,6 +302,65 @@ static void test_solve(void **state) {
     check_solve(96, 32, 20, 33);
 }
 
+/* W by a factor's rows and so many moduli; its residual. */
+static double residual_by(int moduli, const mat *l, const integer_factor_options *of,
+                          const int32_t *exponent) {
+    const int64_t n = of->n, bytes = n * (int64_t)sizeof *exponent;
+    integer_factor_options o = *of;
+    mat b = mat_new(BACKEND_D, 9, n, 2), w = mat_new(BACKEND_D, 9, n, 2);
+    int32_t *own = NULL;
+    void *work = NULL;
+    o.moduli = moduli;
+    mat_fill(&b, 'A');
+    memcpy(w.host, b.host, b.bytes);
+    mat_up(&w);
+    const integer_solve_rows rows = {9, w.dev, w.ld};
+    const size_t lwork = integer_solve_bytes(be, &o, 9);
+    must(be->alloc(ctx, (size_t)bytes, (void **)&own));
+    must(be->alloc(ctx, lwork, &work));
+    must(be->copy(ctx, own, bytes, exponent, bytes, bytes, 1));
+    must(integer_exponents(be, ctx, of, moduli, own));
+    must(integer_solve(be, ctx, &o, l->dev, l->ld, own, 1, &rows, work, lwork));
+    mat_down(&w);
+    const double e = residual_of(&w, &b);
+    be->release(ctx, own), be->release(ctx, work);
+    mat_free(&b), mat_free(&w);
+    return e;
+}
+
+/* Triangles by fewer moduli than the factor: less accurate by what they allow, and no row is
+ * marked. Exponents of marked rows stay. */
+static void test_fewer_in_solves(void **state) {
+    enum { N = 160 };
+    integer_factor_options o = integer_factor_defaults(N, false);
+    mat l = matrix_of(N, 'L');
+    int32_t *exponent = NULL, host[N], bad[N];
+    (void)state;
+    o.block = 32;
+    must(be->alloc(ctx, N * sizeof *exponent, (void **)&exponent));
+    assert_int_equal(factor_for(&l, &o, exponent), 0);
+    const double all = residual_by(14, &l, &o, exponent);
+    for (int moduli = 9; moduli <= 12; moduli++) {
+        const double e = residual_by(moduli, &l, &o, exponent), bound = integer_error(moduli, N);
+        if (!(e <= 2 * all + 2 * bound && e > (moduli < 11 ? 1e-3 * bound : 0)))
+            fail_msg("%d moduli: residual %.2e, by 14 %.2e, bound %.2e", moduli, e, all, bound);
+    }
+    for (int i = 0; i < N; i++)
+        bad[i] = i % 2 == 0 ? INTEGER_BAD : 7;
+    must(be->copy(ctx, exponent, sizeof bad, bad, sizeof bad, sizeof bad, 1));
+    must(integer_exponents(be, ctx, &o, 10, exponent));
+    must(be->copy(ctx, host, sizeof host, exponent, sizeof host, sizeof host, 1));
+    must(be->sync(ctx));
+    for (int i = 0; i < N; i++)
+        assert_true(i % 2 == 0 ? host[i] == INTEGER_BAD : host[i] < 7 - 14 && host[i] >= 7 - 17);
+    for (int moduli = 1; moduli <= 15; moduli += 14) {
+        assert_int_equal(integer_exponents(be, ctx, &o, moduli, exponent), MOAO_INPUT);
+        status_clear();
+    }
+    be->release(ctx, exponent);
+    mat_free(&l);
+}
+
 /* Rows whose residues have to be converted anew: right-hand sides that grow by three decades a
  * block, that are zero up to the last block or in the first, of another size by 150 decades; and
  * one with a NaN, which marks itself alone. In room for one block of rows and for all. */
@@ -375,7 +434,8 @@ int main(void) {
         cmocka_unit_test(test_factor),  cmocka_unit_test(test_fewer),
         cmocka_unit_test(test_minor),   cmocka_unit_test(test_nan),
         cmocka_unit_test(test_columns), cmocka_unit_test(test_solve),
-        cmocka_unit_test(test_growing), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_growing), cmocka_unit_test(test_fewer_in_solves),
+        cmocka_unit_test(test_refused),
     };
     return RUN_ON_BACKENDS(tests);
 }

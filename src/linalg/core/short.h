@@ -273,6 +273,7 @@ typedef moao_hier format;
 #define integer_matrix moao_integer_matrix
 #define integer_moduli moao_integer_moduli
 #define integer_plain moao_integer_plain
+#define integer_exponents moao_integer_exponents
 #define integer_potrf moao_integer_potrf
 #define integer_potrf_bytes moao_integer_potrf_bytes
 #define integer_potrf_columns moao_integer_potrf_columns

@@ -2,6 +2,7 @@
  * rows of blocks: row i, moduli one after the other, entries of a row of L contiguous. With
  * `above`, those of eight moduli of row r are the bytes of column r of A above its diagonal block,
  * which has eight for each entry of L to the left of it. */
+#include "integer_constants.h"
 #include "linalg/core/backend_check.h"
 #include "moao/integer_factor.h"
 
@@ -208,6 +209,36 @@ status integer_potrf_columns(const backend *be, backend_ctx *ctx, const integer_
     }
     TRY(find_minor(&f, minor));
 done:
+    return st;
+}
+
+status integer_exponents(const backend *be, backend_ctx *ctx, const integer_factor_options *of,
+                         int moduli, int32_t *exponent) {
+    const int64_t bytes = of->n * (int64_t)sizeof *exponent;
+    int32_t *e = NULL;
+    status st;
+    if (!in_range(be, of) || moduli < 2 || moduli > of->moduli)
+        return status_fail(MOAO_INPUT, "exponents of %d moduli: the factor has %d", moduli,
+                           of->moduli);
+    const double larger = integer_square(of->moduli, of->n) / integer_square(moduli, of->n);
+    if (!(larger < (double)INFINITY))
+        return status_fail(MOAO_INPUT, "exponents: %d moduli are too few for the order %lld",
+                           moduli, (long long)of->n);
+    const int less = (int)ceil(0.5 * log2(larger));
+    if (of->n == 0 || moduli == of->moduli)
+        return MOAO_OK;
+    TRY(ALLOC(e, (size_t)of->n, "exponents"));
+    st = be->copy(ctx, e, bytes, exponent, bytes, bytes, 1);
+    if (st == MOAO_OK)
+        st = be->sync(ctx);
+    for (int64_t i = 0; i < of->n && st == MOAO_OK; i++)
+        e[i] -= e[i] == INTEGER_BAD ? 0 : less;
+    if (st == MOAO_OK)
+        st = be->copy(ctx, exponent, bytes, e, bytes, bytes, 1);
+    const status ended = be->sync(ctx); /* nothing may use the list any more */
+    st = st != MOAO_OK ? st : ended;
+done:
+    free(e);
     return st;
 }
 

@@ -74,13 +74,19 @@ typedef struct {
  * them. */
 MOAO_PUBLIC size_t moao_integer_solve_bytes(const moao_backend *be,
                                             const moao_integer_factor_options *o, int64_t rows);
+/* Exponents for solves with fewer moduli than the factor had: those of the rows of L, less what
+ * rows have to be smaller by. `of`: options of the factor; exponent: [of->n] on the device, its own
+ * that become those for `moduli`. Waits. MOAO_INPUT: not 2 to of->moduli moduli. */
+MOAO_PUBLIC moao_status moao_integer_exponents(const moao_backend *be, moao_backend_ctx *ctx,
+                                               const moao_integer_factor_options *of, int moduli,
+                                               int32_t *exponent);
 /* W := W (L L')^-1 for each of `count` blocks of rows, L the lower triangle of l with the exponents
- * of its factor. Left-looking, with the residues of the solution so far as the left operand: X(j) =
- * (W(j) - X(0:j) L(j, 0:j)') L(j, j)^-T, then W(j) = (X(j) - W(j+1:) L(j+1:, j)) L(j, j)^-1. Scales
- * of rows of W follow the data; in the second product columns of W and rows of L are scaled against
- * each other by the exponents, so that measurements of any size keep their digits. Returns before
- * it has run. The bits of a row do not depend on the others. MOAO_INPUT as moao_integer_potrf;
- * `above` is of no account. */
+ * of its factor, or those for fewer moduli. Left-looking, with the residues of the solution so far
+ * as the left operand: X(j) = (W(j) - X(0:j) L(j, 0:j)') L(j, j)^-T, then W(j) = (X(j) - W(j+1:)
+ * L(j+1:, j)) L(j, j)^-1. Scales of rows of W follow the data; in the second product columns of W
+ * and rows of L are scaled against each other by the exponents, so that measurements of any size
+ * keep their digits. Returns before it has run. The bits of a row do not depend on the others.
+ * MOAO_INPUT as moao_integer_potrf; `above` is of no account. */
 MOAO_PUBLIC moao_status moao_integer_solve(const moao_backend *be, moao_backend_ctx *ctx,
                                            const moao_integer_factor_options *o, const double *l,
                                            int64_t lda, const int32_t *exponent, int count,
