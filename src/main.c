@@ -76,7 +76,9 @@ void command_start(int *argc, char ***argv) {
         /* a run started without mpirun must not look for ssh */
         setenv("OMPI_MCA_plm_rsh_agent", "/bin/false", 0);
         comm_unbind();
+        report_phase("start: MPI");
         launch_init(argc, argv);
+        report_phase("start: ranks");
         MPI_Comm_size(MPI_COMM_WORLD, &size);
         st = launch_check_step(size, &tells);
         if (st == MOAO_OK) {

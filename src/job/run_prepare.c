@@ -364,7 +364,7 @@ static status try_executor(run *r) {
     const command_matrix proj = run_command(r, r->dplus);
     int chunk;
     status st;
-    report_phase("setup: executor, factor");
+    report_phase("setup: executor");
     TRY(tor_open(r->c, &r->u.s, &r->rep, r->pl, &proj, &r->seq.t));
     report_phase("setup: executor, images");
     TRY(obsseq_open(r->u.ps, r->u.o.budget ? &r->mirror : NULL, r->u.par->compute_mixed_tolerance,

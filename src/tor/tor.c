@@ -123,7 +123,9 @@ status tor_open(const comm *c, const sys *s, report *rep, const plan *p, const c
              !pair->product->own_products && !pair->product->own_w;
     TRY(comm_agree(c, take_arrays(t, proj->inverse != NULL)));
     TRY(comm_agree(c, take_points(t, proj)));
+    report_phase("setup: executor, covariances");
     TRY(comm_agree(c, engine_load(&t->e, p->largest)));
+    report_phase("setup: executor, factor");
     TRY(comm_agree(c, send_projection(t, proj)));
     if (s->fit.split.on && p->rows == sys_commands(s))
         TRY(comm_agree(c, split_open(s, proj, p->width, &t->split)));
