@@ -29,6 +29,8 @@ typedef struct { /* the reference: W of one target in double precision, T panel 
     int target;  /* whose W that is; -1: nobody's */
     bool solved; /* w is a W that another factor than one in split FP16 gave for direction dir */
     double dir[2];
+    double *panel, *ahead; /* of T, m x width: the current one; the next one, NULL: no room */
+    int64_t next;          /* first column of what is there, -1: nothing */
 } fp16_exact;
 
 typedef struct { /* of the reference by integers; moduli 0: native */

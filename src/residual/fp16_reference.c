@@ -363,6 +363,13 @@ done:
     return st;
 }
 
+/* No panel of T is there yet. */
+static void begin_panels(fp16 *x) {
+    x->exact.panel = x->columns;
+    x->exact.ahead = fp16_rows(x->v) >= x->base.e->width ? (double *)(void *)x->b32 : NULL;
+    x->exact.next = -1;
+}
+
 static status sharpen(product *base, int target, const double dir[2]) {
     fp16 *x = ((fp16_exact *)base)->of;
     engine *e = base->e;
@@ -386,7 +393,10 @@ done:
         hear(x, st == MOAO_OK ? EXACT : FAILED);
         st = st == MOAO_OK ? or_abort(x, send_w(x)) : st;
     }
+    if (st == MOAO_OK && exact && base->group != NULL) /* whose exposures do not begin by `begin` */
+        st = or_abort(x, fp16_integers_take(x));
     x->exact.target = st == MOAO_OK && exact ? target : -1;
+    begin_panels(x);
     return st;
 }
 
@@ -395,27 +405,60 @@ static wrows exact_rows(product *base, int slot) {
     return (wrows){.slot = slot, .rows = x->v, .ld = x->v, .w = x->exact.w};
 }
 
-static status panel(product *base, int64_t j, int64_t n) {
-    const fp16 *x = ((fp16_exact *)base)->of;
-    engine *e = base->e;
-    return e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, e->m - j, j, n, x->columns,
-                            e->m);
+/* --- T of an exposure: while the product with a panel is computed in the stream of low priority,
+ * the next panel is evaluated in that of the covariances, in the memory of the solve. */
+
+static status fill_panel(const fp16 *x, int64_t j, double *to) {
+    const engine *e = x->base.e;
+    return e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, e->m - j, j,
+                            engine_width(e, j, e->m), to, e->m);
 }
 
 static status begin(product *base, const wrows *w, double *own) {
+    fp16 *x = ((fp16_exact *)base)->of;
     (void)w, (void)own;
-    return fp16_integers_take(((fp16_exact *)base)->of);
+    begin_panels(x);
+    return fp16_integers_take(x);
+}
+
+static status panel(product *base, int64_t j, int64_t n) {
+    fp16 *x = ((fp16_exact *)base)->of;
+    fp16_exact *q = &x->exact;
+    double *before = q->panel;
+    (void)n;
+    if (q->next != j)
+        return fill_panel(x, j, q->panel);
+    q->panel = q->ahead;
+    q->ahead = before;
+    q->next = -1;
+    return MOAO_OK;
+}
+
+/* First column of this device's next panel, or one beyond the last. */
+static int64_t column_after(const product *base, int64_t j) {
+    const engine *e = base->e;
+    int64_t p = j / e->width + 1;
+    while (base->group != NULL && p * e->width < e->m &&
+           product_owner(base, p) != base->group->rank)
+        p++;
+    return p * e->width;
 }
 
 static status columns(product *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz) {
     fp16 *x = ((fp16_exact *)base)->of;
-    const int64_t m = base->e->m, next = j + n;
+    fp16_exact *q = &x->exact;
+    engine *e = base->e;
+    const int64_t m = e->m, below = j + n, after = column_after(base, j);
     status st;
-    if (x->integers.moduli == 0)
-        return panel_product(base->e, w, j, n, x->columns, m, z, ldz);
-    TRY(panel_diagonal(base->e, w, j, n, x->columns, m, z, ldz));
-    if (next < m)
-        TRY(fp16_exact_gemm(x, base->e->ctx, next, m - next, n, 1, x->columns + n, m, z, ldz));
+    TRY(panel_diagonal(e, w, j, n, q->panel, m, z, ldz));
+    TRY(e->be->wait_for(e->low, e->ctx));
+    if (below < m)
+        TRY(fp16_exact_gemm(x, e->low, below, m - below, n, 1, q->panel + n, m, z, ldz));
+    if (q->ahead != NULL && q->next < 0 && after < m) {
+        TRY(fill_panel(x, after, q->ahead));
+        q->next = after;
+    }
+    st = e->be->wait_for(e->ctx, e->low);
 done:
     return st;
 }

@@ -107,16 +107,18 @@ class Double(unittest.TestCase):
             self.assertEqual("double precision by integers" in p.stdout, integer, (card, case, options, p.stdout))
 
     def test_mixed(self):
-        """In mixed precision the reference of the sampled target is by integers: it differs from the native one by their rounding alone."""
+        """In mixed precision the reference of the sampled target is by integers: it differs from the native one by their rounding alone. Two
+        devices that compute it together do so with the bits of one."""
         case, differences = CASE.replace(", residual: sensor", "").replace("exposure_times: [0]", "exposure_times: [600]"), []
-        for double in ("native", "integer"):
+        for double, ranks in (("native", 1), ("integer", 1), ("integer", 2)):
             run = Run(case, "compute.precision=mixed", "compute.double=" + double, "compute.panel=48",
-                      env={**DEVICE, "MOAO_TEST_OPERATOR": "half"})
+                      env={**DEVICE, "MOAO_TEST_OPERATOR": "half"}, ranks=ranks)
             differences.append(run.table("EXPOSURES")["MIXDIFF"][0])
             with fits.open(run.path("maps.fits")) as f:
                 self.assertEqual((f[0].header["CDOUBLE"], f[0].header["PRECISN"]), (double, "mixed"))
         self.assertTrue(1e-9 < differences[0] < 1e-4, differences)
         self.assertTrue(0 < abs(differences[1] - differences[0]) < 1e-10, differences)
+        self.assertEqual(differences[1], differences[2])
 
     def test_resumed(self):
         """A run that goes on computes in double precision as it began, and is refused otherwise."""
