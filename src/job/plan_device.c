@@ -49,8 +49,8 @@ static size_t width_of(const linop_pair *pair, size_t m, size_t asked, bool inte
     return even < m ? even : m;
 }
 
-/* Moduli of products of exposures and of triangles by integers; with FP16 of the reference alone, which need not be
- * more accurate than 1e-9. */
+/* Moduli of products of exposures and of triangles by integers; with FP16 of the reference alone,
+ * which need not be more accurate than 1e-9. */
 static int exposure_moduli(const request *q, bool fp16) {
     const int64_t m = (int64_t)q->s->m;
     const double asked = q->par->compute_integer_tolerance;
