@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -84,6 +85,8 @@ struct gradient_set {
 };
 static gradient_set *made; /* the one used last comes first */
 static long nmade;
+/* Also of a thread that prepares the next exposure: a critical section is of one team's threads. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void free_set(gradient_set *s) {
     if (s == NULL)
@@ -104,7 +107,7 @@ static bool same_keys(const gradient_set *s, const gradient_key *keys, int n) {
 /* Its tables are taken by one more user; NULL: there is none. */
 static gradient_set *take_set(const gradient_key *keys, int n) {
     gradient_set *found = NULL;
-#pragma omp critical(gradient_sets)
+    pthread_mutex_lock(&lock);
     for (gradient_set **at = &made; *at != NULL && found == NULL; at = &(*at)->next)
         if (same_keys(*at, keys, n)) {
             found = *at;
@@ -114,6 +117,7 @@ static gradient_set *take_set(const gradient_key *keys, int n) {
             found->users++;
             break;
         }
+    pthread_mutex_unlock(&lock);
     return found;
 }
 
@@ -133,22 +137,20 @@ static void forget_sets(void) {
 }
 
 static void add_set(gradient_set *s) {
-#pragma omp critical(gradient_sets)
-    {
-        s->users = 1;
-        s->serial = ++nmade;
-        s->next = made;
-        made = s;
-        forget_sets();
-    }
+    pthread_mutex_lock(&lock);
+    s->users = 1;
+    s->serial = ++nmade;
+    s->next = made;
+    made = s;
+    forget_sets();
+    pthread_mutex_unlock(&lock);
 }
 
 static void leave_set(gradient_set *s) {
-#pragma omp critical(gradient_sets)
-    {
-        s->users--;
-        forget_sets();
-    }
+    pthread_mutex_lock(&lock);
+    s->users--;
+    forget_sets();
+    pthread_mutex_unlock(&lock);
 }
 
 /* Place of every table among the values. */
@@ -170,13 +172,14 @@ done:
 /* The same table of a set that there is. */
 static bool copy_table(const gradient_key *k, size_t n, double *value) {
     bool found = false;
-#pragma omp critical(gradient_sets)
+    pthread_mutex_lock(&lock);
     for (const gradient_set *s = made; s != NULL && !found; s = s->next)
         for (int i = 0; i < s->n && !found; i++)
             if (same_key(&s->keys[i], k)) {
                 memcpy(value, s->values + s->tables[i].radial, n * sizeof *value);
                 found = true;
             }
+    pthread_mutex_unlock(&lock);
     return found;
 }
 
