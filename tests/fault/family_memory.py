@@ -8,7 +8,8 @@ NAME = "memory"
 SAMPLE = 100  # allocations of any place, of each case
 DEEP = 6  # callers that make a place
 # places where a rank once left the others waiting, or closed what another had not opened: tried always
-ONCE = {"least": ["make_plan"], "least-grid": ["grid_open"], "least-mixed": ["open_kind"], "least-nodes": ["find_suspect", "weights_without"]}
+ONCE = {("least", 1, "0"): ["make_plan"], ("least-grid", 1, "0"): ["grid_open"], ("least-mixed", 1, "1"): ["open_kind"],
+        ("least-nodes", 1, "0"): ["find_suspect", "weights_without"]}  # by case, rank, whether on a device
 
 
 def start(lab, keys, out):
@@ -63,11 +64,11 @@ def trials(lab, rng, full):
         first, total = places(lab, ranks, rank, resident, case)
         new = [n for chain, n in first.items() if chain not in known.setdefault(rank, set())]
         known[rank].update(first)
-        those = new if full else rng.sample(new, min(len(new), 3 if case == "least" else 1))
-        if not full and rank == 1 and case in ONCE and (case != "least" or resident == "0"):
-            those += asked_by(lab, first, ONCE[case])
         if full:
-            those = those + rng.sample(range(1, total + 1), min(SAMPLE, total))
+            those = new + rng.sample(range(1, total + 1), min(SAMPLE, total))
+        else:
+            once = ONCE.get((case, rank, resident))
+            those = rng.sample(new, min(len(new), 3 if case == "least" else 1)) + (asked_by(lab, first, once) if once else [])
         listed += [spec_of(NAME, case=case, ranks=ranks, rank=rank, resident=resident, n=n, resume=int(rng.random() < 0.1)) for n in those]
     rng.shuffle(listed)
     return listed

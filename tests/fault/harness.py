@@ -48,28 +48,35 @@ FORMS = {"tlr": "factor: tlr", "spread": "factor: tlr, tlr_distributed: true", "
          "mixed": "precision: mixed"}
 CASES.update({"%s-%s" % (name, form): CASES[name].replace("compute: {", "compute: {%s, " % words)
               for name in ("least", "long", "brief") for form, words in FORMS.items()})
-# what a run can do besides, coarse: a name and the lines that the case gets
-STAR = "  - {type: ngs, nssp: 1, direction: [20, 20], magnitude: 11, band: R, slope: points%s}\n"
+# what a run can do besides, coarse: the lines that the case gets, and what takes the place of its texts
+STAR = "  - {type: ngs, nssp: 1, direction: [20, 20], magnitude: 11, band: R, slope: points, low_order: true}\n"
 MODES = {
-    "glao": "mode: glao\nmirrors: {altitude: 100 m, pitch: 2 m}\nloop: {type: integrator, gain: 0.5, frames: 2, rate: 500 Hz}\n",
-    "mcao": "mode: mcao\noptimise: {list: [[0, 0], [20, 0], [0, 20]]}\nmirrors: {altitude: [0, 8 km], pitch: [2 m, 4 m]}\n"
-            "loop: {type: integrator, gain: optimal, frames: 1, rate: 200 Hz, low: {control: cascade}}\n",
-    "split": "mode: split\nmirrors: {for: [common, target], altitude: [100 m, 0], pitch: [4 m, 2 m], delay: [4 ms, 2 ms]}\n"
-             "split: {shift: [0.1, 0.0]}\n",
-    "nodes": "errors: {jitter: [3, 4], static_rms: 20, vibrations: {frequency: [20], x: [3], y: [2]}}\n",
-    "pupil": "errors: {sodium_altitude: 5 m, sodium_drift: 1, sodium_interval: 2}\n",
+    "glao": ("mode: glao\nmirrors: {altitude: 100 m, pitch: 2 m}\nloop: {type: integrator, gain: 0.5, frames: 2, rate: 500 Hz}\n", {}),
+    "mcao": ("mode: mcao\noptimise: {list: [[0, 0], [20, 0], [0, 20]]}\nmirrors: {altitude: [0, 8 km], pitch: [2 m, 4 m]}\n"
+             "loop: {type: integrator, gain: optimal, frames: 1, rate: 200 Hz, low: {control: cascade}}\n", {"targets: {": STAR + "targets: {"}),
+    "split": ("mode: split\nmirrors: {for: [common, target], altitude: [100 m, 0], pitch: [4 m, 2 m], delay: [4 ms, 2 ms]}\n"
+              "split: {shift: [0.1, 0.0]}\n", {}),
+    "nodes": ("errors: {jitter: [3, 4], static_rms: 20, vibrations: {frequency: [20], x: [3], y: [2]}}\n",
+              {"{nx: 4, ny: 2, width: 60 arcsec, height: 30 arcsec}": "{nx: 12, ny: 6, width: 30 arcsec, height: 15 arcsec}, "
+               "sampling: nodes, tolerance: 0.01", "matrices: [Cmm]": "field: true"}),
+    "pupil": ("errors: {sodium_altitude: 5 m, sodium_drift: 1, sodium_interval: 2}\n",
+              {"obscuration: 0.14": "obscuration: 0.14, spiders: {number: 3, width: 20 cm}, "
+               "segments: {shape: hexagon, size: 2 m, piston: 20}", "slope: points": "slope: gradient",
+               "wavelengths: [1.65 um, 2.2 um]": "wavelengths: [1.65 um], bands: [K]"}),
 }
-for name, lines in MODES.items():
-    text = LEAST_CASE.replace("schedule:", lines + "schedule:")
-    if name == "mcao":
-        text = text.replace("targets:", STAR % ", low_order: true" + "targets:")
-    if name == "nodes":
-        text = text.replace("nx: 4, ny: 2, width: 60 arcsec", "nx: 12, ny: 6, width: 30 arcsec").replace("30 arcsec}}", "15 arcsec}, sampling: nodes, tolerance: 0.01}") \
-            .replace("matrices: [Cmm]", "field: true")
-    if name == "pupil":
-        text = text.replace("obscuration: 0.14", "obscuration: 0.14, spiders: {number: 3, width: 20 cm}, segments: {shape: hexagon, size: 2 m, piston: 20}") \
-            .replace("slope: points", "slope: gradient").replace("wavelengths: [1.65 um, 2.2 um]", "wavelengths: [1.65 um], bands: [K]")
-    CASES["least-" + name] = text
+
+
+def in_mode(lines, texts):
+    """The least case with these lines, and other texts in place of its own, which it must have."""
+    case = LEAST_CASE
+    for old, new in {"schedule:": lines + "schedule:", **texts}.items():
+        if old not in case:
+            raise ValueError("the least case has no " + old)
+        case = case.replace(old, new)
+    return case
+
+
+CASES.update({"least-" + name: in_mode(*how) for name, how in MODES.items()})
 
 
 def on_device(form):
