@@ -157,6 +157,14 @@ static const linop_pair *const tlr_host_pairs[PRODUCTS] = {
     &linop_tlr_host, &linop_tlr_host_fp16, &linop_tlr_host_toeplitz, &linop_tlr_host_fp16_lattice};
 static const linop_pair *const tlr_pairs[PRODUCTS] = {&linop_tlr, &linop_tlr_fp16,
                                                       &linop_tlr_toeplitz, &linop_tlr_fp16_lattice};
+/* The same with a factor in split FP16, computed on the device or in the host's memory, and with
+ * one that is distributed. */
+static const linop_pair *const fp16_pairs[PRODUCTS] = {
+    &linop_fp16_exact, &linop_fp16, &linop_fp16_toeplitz, &linop_fp16_lattice_pairs};
+static const linop_pair *const fp16_host_pairs[PRODUCTS] = {
+    &linop_fp16_host_exact, &linop_fp16_host, &linop_fp16_host_toeplitz, &linop_fp16_host_lattice};
+static const linop_pair *const spread_pairs[PRODUCTS] = {
+    &linop_spread, &linop_spread_fp16, &linop_spread_toeplitz, &linop_spread_fp16_lattice};
 
 /* The product that a factor of these pairs is to serve. */
 static by product_of(const plan *p, int product, bool compressed) {
@@ -174,6 +182,37 @@ static by product_of(const plan *p, int product, bool compressed) {
     }
 }
 
+/* Pairs whose factor is asked for by name and is no dense one; how many, 0: of another name. */
+static int named(int factor, by product, by compressed, const plan *p, const linop_pair *pairs[8]) {
+    int n = 0;
+    switch (factor) {
+    case FACTOR_PARAM_HOST:
+        pairs[n++] = host_pairs[product];
+        break;
+    case FACTOR_PARAM_TLR:
+        pairs[n++] = tlr_pairs[compressed];
+        if (!p->host && p->members == 0)
+            pairs[n++] = tlr_host_pairs[compressed];
+        break;
+    case FACTOR_PARAM_TLR_HOST:
+        pairs[n++] = tlr_host_pairs[compressed];
+        break;
+    case FACTOR_PARAM_FP16:
+        pairs[n++] = fp16_pairs[product];
+        pairs[n++] = fp16_host_pairs[product];
+        break;
+    case FACTOR_PARAM_FP16_HOST:
+        pairs[n++] = fp16_host_pairs[product];
+        break;
+    case FACTOR_PARAM_DISTRIBUTED:
+        pairs[n++] = spread_pairs[product];
+        break;
+    default:
+        break;
+    }
+    return n;
+}
+
 /* Pairs that compute what is asked for, the best first; how many. */
 static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) {
     const bool automatic = request_automatic(q), mixed = p->mixed,
@@ -181,29 +220,22 @@ static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) 
                compress = !p->host && request_may_compress(q);
     const int factor = pays ? FACTOR_PARAM_DENSE : q->factor,
               product = pays ? PRODUCT_PARAM_TOEPLITZ : q->product;
-    const by dense = product_of(p, product, false);
-    const linop_pair *const tlr = tlr_pairs[product_of(p, product, true)];
-    const linop_pair *const tlr_host = tlr_host_pairs[product_of(p, product, true)];
+    const by dense = product_of(p, product, false), other = product_of(p, product, true);
+    const linop_pair *const tlr = tlr_pairs[other], *const tlr_host = tlr_host_pairs[other];
+    /* products in FP16 alone are asked for */
+    const bool exact_w = dense == BY_FP16 && q->par->compute_precision == PRECISION_PARAM_DOUBLE;
     /* where a device has no room for a dense factor */
-    const linop_pair *const host = dense == BY_FP16 ? &linop_fp16_host : host_pairs[dense];
-    int n = 0;
-    if (factor == FACTOR_PARAM_HOST) {
-        pairs[n++] = host_pairs[dense];
+    const linop_pair *const host =
+        dense == BY_FP16 && !exact_w ? &linop_fp16_host : host_pairs[dense];
+    int n = named(factor, dense, other, p, pairs);
+    if (n > 0)
         return n;
-    }
-    if (factor == FACTOR_PARAM_TLR || factor == FACTOR_PARAM_TLR_HOST) {
-        if (factor == FACTOR_PARAM_TLR)
-            pairs[n++] = tlr;
-        if (factor == FACTOR_PARAM_TLR_HOST || (!p->host && p->members == 0))
-            pairs[n++] = tlr_host;
-        return n;
-    }
     if (automatic && !p->host && mixed && q->mixed_pays && plan_lattice_pays(q->s))
         pairs[n++] = &linop_fp16_lattice_pairs;
     if (dense == BY_EXACT && p->moduli > 0)
         pairs[n++] = &linop_integer;
     if (dense != BY_EXACT || q->par->compute_double != DOUBLE_PARAM_INTEGER)
-        pairs[n++] = dense_pairs[dense];
+        pairs[n++] = exact_w ? &linop_dense_fp16 : dense_pairs[dense];
     if (compress && !mixed)
         pairs[n++] = tlr;
     if (dense == BY_EXACT || dense == BY_FP16 || !p->host)
@@ -260,13 +292,37 @@ status plan_exact(const request *q, const machine *m, const plan *of, int rows, 
     p->way = inverse ? COMMAND_FILTER : COMMAND_MATRIX;
     grant(q, m, 0, p);
     p->held = false;
-    count(q, p->moduli > 0 ? &linop_integer : &linop_dense, of->width, p);
-    if (!p->held)
+    const bool spread = of->pair->factor->spread;
+    count(q, spread ? &linop_spread : p->moduli > 0 ? &linop_integer : &linop_dense, of->width, p);
+    if (!p->held && !spread)
         count(q, &linop_host, of->width, p);
     return p->fits > 0 ? MOAO_OK : say_too_little(p);
 }
 
+bool plan_factor_named(const factor_kind *f, int name) {
+    switch (name) {
+    case FACTOR_PARAM_DENSE: /* with products in FP16 in split FP16 */
+        return !f->compressed && !f->spread && f->residuals == 0;
+    case FACTOR_PARAM_HOST:
+        return f == &factor_host;
+    case FACTOR_PARAM_TLR:
+        return f->compressed;
+    case FACTOR_PARAM_TLR_HOST:
+        return f == &factor_tlr_host;
+    case FACTOR_PARAM_FP16:
+        return f->split || f->residuals > 0;
+    case FACTOR_PARAM_FP16_HOST:
+        return (f->split || f->residuals > 0) && f->on_host;
+    case FACTOR_PARAM_DISTRIBUTED:
+        return f->spread;
+    default:
+        return true;
+    }
+}
+
 status plan_check_named(const request *q, const plan *p) {
+    static const char *const name[] = {"dense", "host",      "tlr",         "tlr_host",
+                                       "fp16",  "fp16_host", "distributed", "auto"};
     const linop_pair *pair = p->pair;
     if (test_choice("operator") != NULL)
         return MOAO_OK;
@@ -280,7 +336,7 @@ status plan_check_named(const request *q, const plan *p) {
             pair->factor == &factor_distributed ? "the CPUs'"
             : pair->factor == &factor_host      ? "in the host's memory"
                                                 : pair->factor->word);
-    if (q->factor == FACTOR_PARAM_HOST && pair->factor != &factor_host)
+    if (q->factor == FACTOR_PARAM_HOST && !plan_factor_named(pair->factor, q->factor))
         return status_fail(
             MOAO_INPUT, "compute.factor: host is a factor that is streamed to a GPU, and none is "
                         "used; on CPUs a dense factor is in their memory: use "
@@ -290,10 +346,9 @@ status plan_check_named(const request *q, const plan *p) {
             MOAO_INPUT, "compute.product: fp16 needs a GPU, and none is used; use "
                         "compute.product=exact, or compute.precision=mixed, which is mixed where "
                         "there is a GPU");
-    if ((q->factor == FACTOR_PARAM_TLR && !pair->factor->compressed) ||
-        (q->factor == FACTOR_PARAM_TLR_HOST && pair->factor != &factor_tlr_host))
+    if (!plan_factor_named(pair->factor, q->factor))
         return status_fail(MOAO_INPUT, "compute.factor: %s does not compute here, but %s",
-                           q->factor == FACTOR_PARAM_TLR ? "tlr" : "tlr_host", pair->factor->word);
+                           name[q->factor], pair->factor->word);
     if (q->product == PRODUCT_PARAM_TOEPLITZ && strcmp(pair->product->word, "toeplitz") != 0)
         return status_fail(MOAO_INPUT, "compute.product: toeplitz does not compute here, but %s",
                            pair->product->word);

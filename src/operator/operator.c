@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST 24
+#define MOST 40
 
 const linop_pair linop_dense = {"dense", "dense", &factor_dense, &product_stored};
 const linop_pair linop_integer = {"integer", "dense", &factor_dense_integer, &product_integer};
@@ -33,6 +33,24 @@ const linop_pair linop_tlr_host_fp16_lattice = {"tlr_host+fp16_lattice", "tlr", 
 const linop_pair linop_tlr_host_toeplitz = {"tlr_host+toeplitz", "tlr", &factor_tlr_host,
                                             &product_toeplitz};
 
+const linop_pair linop_fp16_exact = {"fp16+exact", "half", &factor_fp16_refined, &product_panels};
+const linop_pair linop_fp16_toeplitz = {"fp16+toeplitz", "grid", &factor_fp16_refined,
+                                        &product_toeplitz};
+const linop_pair linop_fp16_host_exact = {"fp16_host+exact", "half", &factor_fp16_host_refined,
+                                          &product_panels};
+const linop_pair linop_fp16_host_toeplitz = {"fp16_host+toeplitz", "grid",
+                                             &factor_fp16_host_refined, &product_toeplitz};
+const linop_pair linop_fp16_host_lattice = {"fp16_host+fp16_lattice", "grid", &factor_fp16_host,
+                                            &product_fp16_lattice};
+
+const linop_pair linop_spread = {"distributed+exact", "dense", &factor_spread, &product_panels};
+const linop_pair linop_spread_fp16 = {"distributed+fp16", "half", &factor_spread, &product_fp16};
+const linop_pair linop_spread_fp16_lattice = {"distributed+fp16_lattice", "grid", &factor_spread,
+                                              &product_fp16_lattice};
+const linop_pair linop_spread_toeplitz = {"distributed+toeplitz", "grid", &factor_spread,
+                                          &product_toeplitz};
+const linop_pair linop_dense_fp16 = {"dense+fp16", "half", &factor_dense, &product_fp16};
+
 /* in the order of their numbers, which checkpoints keep */
 static const linop_pair *known[MOST] = {&linop_dense,
                                         &linop_host,
@@ -52,7 +70,17 @@ static const linop_pair *known[MOST] = {&linop_dense,
                                         &linop_tlr_host_fp16,
                                         &linop_tlr_host_fp16_lattice,
                                         &linop_tlr_host_toeplitz,
-                                        &linop_integer};
+                                        &linop_integer,
+                                        &linop_fp16_exact,
+                                        &linop_fp16_toeplitz,
+                                        &linop_fp16_host_exact,
+                                        &linop_fp16_host_toeplitz,
+                                        &linop_fp16_host_lattice,
+                                        &linop_spread,
+                                        &linop_spread_fp16,
+                                        &linop_spread_fp16_lattice,
+                                        &linop_spread_toeplitz,
+                                        &linop_dense_fp16};
 
 const linop_pair *linop_find(const char *name) {
     for (int i = 0; name != NULL && i < MOST && known[i] != NULL; i++)

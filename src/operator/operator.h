@@ -45,6 +45,15 @@ extern const linop_pair linop_tlr_host, linop_tlr_host_fp16, linop_tlr_host_fp16
 extern const linop_pair linop_tlr_fp16, linop_tlr_fp16_lattice, linop_tlr_toeplitz;
 /* The same with a factor in the host's memory. */
 extern const linop_pair linop_host_fp16, linop_host_fp16_lattice, linop_host_toeplitz;
+/* A factor in FP16 whose W is refined, for products in double precision and in FP32; sensors on a
+ * lattice by transforms with the one that is computed in the host's memory. */
+extern const linop_pair linop_fp16_exact, linop_fp16_toeplitz, linop_fp16_host_exact,
+    linop_fp16_host_toeplitz, linop_fp16_host_lattice;
+/* Block-cyclic over ranks that have a device and targets of their own. */
+extern const linop_pair linop_spread, linop_spread_fp16, linop_spread_fp16_lattice,
+    linop_spread_toeplitz;
+/* A dense factor in double precision, exposures by differences. */
+extern const linop_pair linop_dense_fp16;
 
 /* Local. A pair of that name, NULL: none. Others are registered, by a program that has them, before
  * the first use; tests name the one that a run takes (base/fault.h, "operator"). Tables of another
