@@ -48,7 +48,7 @@ typedef struct factor_kind {
     bool compressed; /* look and ranks say what it is like, and its accuracy is chosen by results */
     bool split;      /* it is in split FP16 and solves by fp16_factor_divide (factor/fp16.h) */
     bool on_host;    /* it is kept, or computed, in the host's memory */
-    bool spread;     /* ranks with a device each compute one together; each has a part of it */
+    bool distributed;  /* ranks with targets each compute one together, and each has a part of it */
     bool shares_panel; /* `panel` of the factor is set */
     int levels;        /* of accuracy of W that differ in the solve, 0: none */
     int residuals;     /* about so many residuals of W with Cmm0 itself that a solve takes */
@@ -112,7 +112,8 @@ extern const factor_kind factor_fp16_host;     /* the same, computed in the host
 extern const factor_kind factor_tlr;           /* compressed by tiles */
 extern const factor_kind factor_tlr_host;      /* the same, out of core: in the host's memory */
 extern const factor_kind factor_distributed;   /* block-cyclic over the ranks (ScaLAPACK) */
-extern const factor_kind factor_spread; /* the same, of ranks with a device and targets each */
+extern const factor_kind
+    factor_distributed_own; /* the same, of ranks with a device and targets each */
 /* Those in FP16 that solve in double precision: W is refined (fp16_refined.c). */
 extern const factor_kind factor_fp16_refined, factor_fp16_host_refined;
 

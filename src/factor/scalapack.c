@@ -4,8 +4,8 @@
  * rank.
  *
  * Ranks that are not collective otherwise, each with a device and targets of its own
- * (factor_spread), solve in rounds: in one all ranks take part, those in a solve with their rows,
- * those in `solved` without any. Rounds end when all are there. */
+ * (factor_distributed_own), solve in rounds: in one all ranks take part, those in a solve with
+ * their rows, those in `solved` without any. Rounds end when all are there. */
 #include "factor/bcmat.h"
 #include "factor/factor.h"
 #include "factor/panels.h"
@@ -162,14 +162,14 @@ static status next_round(distributed *o, status local, bool more, bool *any) {
     return st;
 }
 
-static status spread_solve(factor *base, int n, const wrows *w) {
+static status own_solve(factor *base, int n, const wrows *w) {
     distributed *o = (distributed *)base;
     bool any;
     const status st = next_round(o, MOAO_OK, true, &any);
     return st == MOAO_OK ? triangles(o, n, w) : st;
 }
 
-static status spread_solved(factor *base, status local) {
+static status own_solved(factor *base, status local) {
     distributed *o = (distributed *)base;
     bool any = true;
     status st = local;
@@ -182,21 +182,21 @@ done:
     return st;
 }
 
-static size_t spread_width(const plan *p) {
+static size_t own_width(const plan *p) {
     const size_t block = (size_t)p->block;
     return (p->width + block - 1) / block * block;
 }
 
 /* What lies in the host's memory is counted there, unless that is the device's. */
-static size_t spread_host(const sys *s, const plan *p, int targets) {
+static size_t own_host(const sys *s, const plan *p, int targets) {
     (void)targets;
     return p->host ? 0
                    : bcmat_bytes((int)s->m, p->block, p->grid[0], p->grid[1]) +
-                         panel_count(s->m, p, spread_width(p)) * sizeof(double);
+                         panel_count(s->m, p, own_width(p)) * sizeof(double);
 }
 
-static void spread_bytes(const sys *s, plan *p) {
-    const size_t width = spread_width(p);
+static void own_bytes(const sys *s, plan *p) {
+    const size_t width = own_width(p);
     plan_add(p, "panel of the factor, of Cmm of an exposure", s->m * width * sizeof(double));
     if (p->host) {
         plan_add(p, "Cmm and its factor", bcmat_bytes((int)s->m, p->block, p->grid[0], p->grid[1]));
@@ -225,7 +225,7 @@ static status open_kind(engine *e, const plan *p, const factor_kind *kind, facto
     status st = ALLOC(o, 1, "distributed factor");
     if (st == MOAO_OK) {
         o->base = (factor){.kind = kind, .e = e};
-        o->width = e->collective ? e->width : (int64_t)spread_width(p);
+        o->width = e->collective ? e->width : (int64_t)own_width(p);
         o->direct = e->be->group == NULL;
         st = take_memory(o, p);
     }
@@ -245,9 +245,9 @@ static status distributed_open(engine *e, const plan *p, const double *proj, fac
     return open_kind(e, p, &factor_distributed, out);
 }
 
-static status spread_open(engine *e, const plan *p, const double *proj, factor **out) {
+static status own_open(engine *e, const plan *p, const double *proj, factor **out) {
     (void)proj;
-    return open_kind(e, p, &factor_spread, out);
+    return open_kind(e, p, &factor_distributed_own, out);
 }
 
 const factor_kind factor_distributed = {
@@ -264,19 +264,19 @@ const factor_kind factor_distributed = {
     .solve = distributed_solve,
 };
 
-const factor_kind factor_spread = {
+const factor_kind factor_distributed_own = {
     .size = sizeof(factor_kind),
     .name = "distributed, ranks apart",
     .word = "distributed",
     .together = true,
     .on_host = true,
-    .spread = true,
+    .distributed = true,
     .shares_panel = true,
-    .bytes = spread_bytes,
-    .host = spread_host,
-    .open = spread_open,
+    .bytes = own_bytes,
+    .host = own_host,
+    .open = own_open,
     .close = distributed_close,
     .make = distributed_make,
-    .solve = spread_solve,
-    .solved = spread_solved,
+    .solve = own_solve,
+    .solved = own_solved,
 };

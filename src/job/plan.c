@@ -135,7 +135,7 @@ void request_name(request *q, const linop_pair *pair) {
                 : pair->factor == &factor_host              ? FACTOR_PARAM_HOST
                 : pair->factor == &factor_fp16_refined      ? FACTOR_PARAM_FP16
                 : pair->factor == &factor_fp16_host_refined ? FACTOR_PARAM_FP16_HOST
-                : pair->factor->spread                      ? FACTOR_PARAM_DISTRIBUTED
+                : pair->factor->distributed                 ? FACTOR_PARAM_DISTRIBUTED
                                                             : FACTOR_PARAM_DENSE;
     const bool choose = q->par->compute_precision == PRECISION_PARAM_AUTO;
     q->product = x->exact                       ? choose ? PRODUCT_PARAM_EXACT : PRODUCT_PARAM_AUTO
@@ -172,8 +172,8 @@ static void choose_panels(const params *par, const sys *s, plan *p) {
 /* Moduli of a factor by integers, 0: native. A run that goes on keeps what it began with. */
 static int moduli_of(const request *q, const machine *m) {
     const int way = q->par->compute_double;
-    const bool pays =
-        q->kept != NULL ? q->kept == &linop_integer : m->devices && !m->host && q->integer_pays;
+    const bool pays = q->kept != NULL ? q->kept->factor == &factor_dense_integer
+                                      : m->devices && !m->host && q->integer_pays;
     return way == DOUBLE_PARAM_INTEGER || (way == DOUBLE_PARAM_AUTO && pays)
                ? integer_moduli((int64_t)q->s->m, 0)
                : 0;
@@ -449,9 +449,11 @@ static void estimate(const request *q, const machine *k, plan *p) {
     /* the rank with the most targets, over the mean */
     const double uneven = ceil_div(p->chunk, ngroup) * (double)ngroup / p->chunk;
     const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
-    const double whole = p->pair == &linop_integer ? flop / gpu_model_integers(g) : flop;
+    const double whole =
+        p->pair->factor == &factor_dense_integer ? flop / gpu_model_integers(g) : flop;
     const double cpu = k->rate > 0 ? k->rate : MACHINE_THREAD_RATE * k->threads,
-                 of_factor = p->pair->factor->spread ? 1 / (MACHINE_EFFICIENCY * cpu * n) : whole;
+                 of_factor =
+                     p->pair->factor->distributed ? 1 / (MACHINE_EFFICIENCY * cpu * n) : whole;
     p->time.tor =
         factors * m * m * m / 3 * of_factor / (plan_split(p) > 0 ? MACHINE_SPLIT_FACTOR : 1) +
         0.5 * m * m * value;
@@ -491,7 +493,7 @@ static void estimate(const request *q, const machine *k, plan *p) {
 static int factors(const machine *m, const plan *p) {
     return p->pair->factor->compressed && !p->pair->factor->on_host
                ? tlr_group_factors(m->host, m->sharing <= 1, m->nrank, m->nnode)
-           : p->pair->factor->spread                                           ? 1
+           : p->pair->factor->distributed                                      ? 1
            : m->sharing > 1 || p->pair->factor->on_host || plan_by_integers(p) ? m->nrank
                                                                                : m->nnode;
 }
@@ -500,7 +502,7 @@ static int factors(const machine *m, const plan *p) {
 
 static status on_ranks(const request *q, const machine *m, int chunk, plan *p) {
     status st;
-    p->pair = &linop_distributed;
+    p->pair = linop_of(&factor_distributed, &product_collective);
     TRY(choose_groups(q, m, p));
     choose_chunk(q, m, chunk, p);
     count_work(q, p);
@@ -532,8 +534,8 @@ static void count_host(const request *q, const machine *k, int kg, plan *p) {
                  mirror_budget_bytes(s) + (size_t)kg * budget_target_bytes(s, q->points));
     if (p->pair->factor->on_host)
         add_host(p,
-                 p->pair->factor->spread ? "part of the factor of Cmm0, and its panels"
-                                         : "factor of Cmm0, which is streamed to the GPU",
+                 p->pair->factor->distributed ? "part of the factor of Cmm0, and its panels"
+                                              : "factor of Cmm0, which is streamed to the GPU",
                  p->pair->factor->host(s, p, p->fits));
     add_host(p, "results", (size_t)(p->chunk + kg + PSF_SLOTS) * q->image);
     sum_host(p);
@@ -543,7 +545,7 @@ static status on_devices(const request *q, const machine *m, int chunk, plan *p)
     const int nrank = p->nrank;
     status st;
     p->group_size = 1;
-    p->pair = &linop_dense;
+    p->pair = linop_of(&factor_dense, &product_stored);
     p->chunk = 1;
     count_host(q, m, 1, p);
     TRY(plan_choose_pair(q, m, (double)p->peak, p));

@@ -109,7 +109,7 @@ static void count(const request *q, const linop_pair *pair, size_t asked, plan *
 static status say_too_little(const plan *p) {
     const double needed = ((double)plan_device_bytes(p, 1) + p->given.rest) / 1e9,
                  given = (p->given.now + p->given.rest) / 1e9;
-    const char *format = p->pair->format;
+    const char *format = linop_format(p->pair);
     const char *what = p->held ? "free now" : "available",
                *now = p->held ? "wait until other programs have ended, or " : "";
     if (p->given.host)
@@ -148,25 +148,23 @@ static status say_too_little(const plan *p) {
 
 typedef enum { BY_EXACT, BY_FP16, BY_TOEPLITZ, BY_FP16_LATTICE, PRODUCTS } by;
 
-/* Pairs with a dense factor, in the host's memory, compressed: by product. */
-static const linop_pair *const dense_pairs[PRODUCTS] = {&linop_dense, &linop_fp16, &linop_toeplitz,
-                                                        &linop_fp16_lattice_pairs};
-static const linop_pair *const host_pairs[PRODUCTS] = {
-    &linop_host, &linop_host_fp16, &linop_host_toeplitz, &linop_host_fp16_lattice};
-static const linop_pair *const tlr_host_pairs[PRODUCTS] = {
-    &linop_tlr_host, &linop_tlr_host_fp16, &linop_tlr_host_toeplitz, &linop_tlr_host_fp16_lattice};
-static const linop_pair *const tlr_pairs[PRODUCTS] = {&linop_tlr, &linop_tlr_fp16,
-                                                      &linop_tlr_toeplitz, &linop_tlr_fp16_lattice};
-/* The same with a factor in split FP16, computed on the device or in the host's memory, and with
- * one that is distributed. */
-static const linop_pair *const fp16_pairs[PRODUCTS] = {
-    &linop_fp16_exact, &linop_fp16, &linop_fp16_toeplitz, &linop_fp16_lattice_pairs};
-static const linop_pair *const fp16_host_pairs[PRODUCTS] = {
-    &linop_fp16_host_exact, &linop_fp16_host, &linop_fp16_host_toeplitz, &linop_fp16_host_lattice};
-static const linop_pair *const spread_pairs[PRODUCTS] = {
-    &linop_spread, &linop_spread_fp16, &linop_spread_toeplitz, &linop_spread_fp16_lattice};
+static const linop_pair *pair_of(const factor_kind *f, by product) {
+    static const product_kind *const kind[PRODUCTS] = {[BY_FP16] = &product_fp16,
+                                                       [BY_TOEPLITZ] = &product_toeplitz,
+                                                       [BY_FP16_LATTICE] = &product_fp16_lattice};
+    return linop_of(f, product == BY_EXACT ? product_exact(f) : kind[product]);
+}
 
-/* The product that a factor of these pairs is to serve. */
+/* With a factor in split FP16, computed on the device or in the host's memory: W is refined for
+ * products that are not in FP16. */
+static const linop_pair *split_pair(bool host, by product) {
+    const bool fp16 = product == BY_FP16 || product == BY_FP16_LATTICE;
+    return pair_of(host ? (fp16 ? &factor_fp16_host : &factor_fp16_host_refined)
+                        : (fp16 ? &factor_fp16 : &factor_fp16_refined),
+                   product);
+}
+
+/* The product that a factor is to serve. */
 static by product_of(const plan *p, int product, bool compressed) {
     /* on CPUs products in FP16 take longer */
     const bool fp16 = p->mixed && (!compressed || !p->host);
@@ -187,25 +185,25 @@ static int named(int factor, by product, by compressed, const plan *p, const lin
     int n = 0;
     switch (factor) {
     case FACTOR_PARAM_HOST:
-        pairs[n++] = host_pairs[product];
+        pairs[n++] = pair_of(&factor_host, product);
         break;
     case FACTOR_PARAM_TLR:
-        pairs[n++] = tlr_pairs[compressed];
+        pairs[n++] = pair_of(&factor_tlr, compressed);
         if (!p->host && p->members == 0)
-            pairs[n++] = tlr_host_pairs[compressed];
+            pairs[n++] = pair_of(&factor_tlr_host, compressed);
         break;
     case FACTOR_PARAM_TLR_HOST:
-        pairs[n++] = tlr_host_pairs[compressed];
+        pairs[n++] = pair_of(&factor_tlr_host, compressed);
         break;
     case FACTOR_PARAM_FP16:
-        pairs[n++] = fp16_pairs[product];
-        pairs[n++] = fp16_host_pairs[product];
+        pairs[n++] = split_pair(false, product);
+        pairs[n++] = split_pair(true, product);
         break;
     case FACTOR_PARAM_FP16_HOST:
-        pairs[n++] = fp16_host_pairs[product];
+        pairs[n++] = split_pair(true, product);
         break;
     case FACTOR_PARAM_DISTRIBUTED:
-        pairs[n++] = spread_pairs[product];
+        pairs[n++] = pair_of(&factor_distributed_own, product);
         break;
     default:
         break;
@@ -221,21 +219,24 @@ static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) 
     const int factor = pays ? FACTOR_PARAM_DENSE : q->factor,
               product = pays ? PRODUCT_PARAM_TOEPLITZ : q->product;
     const by dense = product_of(p, product, false), other = product_of(p, product, true);
-    const linop_pair *const tlr = tlr_pairs[other], *const tlr_host = tlr_host_pairs[other];
+    const linop_pair *const tlr = pair_of(&factor_tlr, other), *const tlr_host =
+                                                                   pair_of(&factor_tlr_host, other);
     /* products in FP16 alone are asked for */
     const bool exact_w = dense == BY_FP16 && q->par->compute_precision == PRECISION_PARAM_DOUBLE;
     /* where a device has no room for a dense factor */
     const linop_pair *const host =
-        dense == BY_FP16 && !exact_w ? &linop_fp16_host : host_pairs[dense];
+        dense == BY_FP16 && !exact_w ? split_pair(true, dense) : pair_of(&factor_host, dense);
     int n = named(factor, dense, other, p, pairs);
     if (n > 0)
         return n;
     if (automatic && !p->host && mixed && q->mixed_pays && plan_lattice_pays(q->s))
-        pairs[n++] = &linop_fp16_lattice_pairs;
+        pairs[n++] = split_pair(false, BY_FP16_LATTICE);
     if (dense == BY_EXACT && p->moduli > 0)
-        pairs[n++] = &linop_integer;
+        pairs[n++] = pair_of(&factor_dense_integer, BY_EXACT);
     if (dense != BY_EXACT || q->par->compute_double != DOUBLE_PARAM_INTEGER)
-        pairs[n++] = exact_w ? &linop_dense_fp16 : dense_pairs[dense];
+        pairs[n++] = exact_w || dense == BY_EXACT || dense == BY_TOEPLITZ
+                         ? pair_of(&factor_dense, dense)
+                         : split_pair(false, dense);
     if (compress && !mixed)
         pairs[n++] = tlr;
     if (dense == BY_EXACT || dense == BY_FP16 || !p->host)
@@ -245,8 +246,8 @@ static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) 
     if (compress)
         pairs[n++] = tlr_host;
     if (automatic && mixed && q->par->compute_precision == PRECISION_PARAM_AUTO && !p->host) {
-        pairs[n++] = &linop_dense;
-        pairs[n++] = &linop_host;
+        pairs[n++] = pair_of(&factor_dense, BY_EXACT);
+        pairs[n++] = pair_of(&factor_host, BY_EXACT);
     }
     return n;
 }
@@ -267,7 +268,7 @@ status plan_choose_pair(const request *q, const machine *m, double rest, plan *p
     double mixed = 0; /* what the smallest of these needs for one target */
     for (int i = 0; i < n && !p->held; i++) {
         const bool chosen = q->par->compute_double == DOUBLE_PARAM_AUTO;
-        p->moduli = chosen && pairs[i] != &linop_integer ? 0 : moduli;
+        p->moduli = chosen && pairs[i]->factor != &factor_dense_integer ? 0 : moduli;
         count(q, pairs[i], (size_t)q->par->compute_panel, p);
         const double needs = (double)plan_device_bytes(p, 1);
         if (pairs[i]->product->fp16)
@@ -292,17 +293,20 @@ status plan_exact(const request *q, const machine *m, const plan *of, int rows, 
     p->way = inverse ? COMMAND_FILTER : COMMAND_MATRIX;
     grant(q, m, 0, p);
     p->held = false;
-    const bool spread = of->pair->factor->spread;
-    count(q, spread ? &linop_spread : p->moduli > 0 ? &linop_integer : &linop_dense, of->width, p);
-    if (!p->held && !spread)
-        count(q, &linop_host, of->width, p);
+    const bool distributed = of->pair->factor->distributed;
+    const factor_kind *f = distributed     ? &factor_distributed_own
+                           : p->moduli > 0 ? &factor_dense_integer
+                                           : &factor_dense;
+    count(q, pair_of(f, BY_EXACT), of->width, p);
+    if (!p->held && !distributed)
+        count(q, pair_of(&factor_host, BY_EXACT), of->width, p);
     return p->fits > 0 ? MOAO_OK : say_too_little(p);
 }
 
 bool plan_factor_named(const factor_kind *f, int name) {
     switch (name) {
     case FACTOR_PARAM_DENSE: /* with products in FP16 in split FP16 */
-        return !f->compressed && !f->spread && f->residuals == 0;
+        return !f->compressed && !f->distributed && f->residuals == 0;
     case FACTOR_PARAM_HOST:
         return f == &factor_host;
     case FACTOR_PARAM_TLR:
@@ -314,15 +318,14 @@ bool plan_factor_named(const factor_kind *f, int name) {
     case FACTOR_PARAM_FP16_HOST:
         return (f->split || f->residuals > 0) && f->on_host;
     case FACTOR_PARAM_DISTRIBUTED:
-        return f->spread;
+        return f->distributed;
     default:
         return true;
     }
 }
 
 status plan_check_named(const request *q, const plan *p) {
-    static const char *const name[] = {"dense", "host",      "tlr",         "tlr_host",
-                                       "fp16",  "fp16_host", "distributed", "auto"};
+    static const char *const name[] = {FACTOR_PARAM_WORDS};
     const linop_pair *pair = p->pair;
     if (test_choice("operator") != NULL)
         return MOAO_OK;

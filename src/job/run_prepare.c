@@ -96,8 +96,9 @@ static status check_format(const run *r, long number) {
         return status_fail(MOAO_INPUT,
                            "%s: --resume of a run in a form (%ld) that this version does not know",
                            r->dir, number);
-    const char *then = kept->format;
-    if (strcmp(then, now->format) == 0 && strcmp(kept->product->word, now->product->word) == 0 &&
+    const char *then = linop_format(kept);
+    if (strcmp(then, linop_format(now)) == 0 &&
+        strcmp(kept->product->word, now->product->word) == 0 &&
         plan_factor_named(kept->factor, par->compute_factor))
         return MOAO_OK;
     if (par->compute_factor != FACTOR_PARAM_AUTO || par->compute_product != PRODUCT_PARAM_AUTO)
@@ -178,7 +179,7 @@ done:
 /* Local. The CPU takes the place of devices that do not serve, where the user left that open and it
  * computes the form that is asked for; the failure `st` becomes the reason that announce gives. */
 static status leave_devices(run *r, status st) {
-    const bool half = r->req.kept != NULL ? strcmp(r->req.kept->format, "half") == 0
+    const bool half = r->req.kept != NULL ? strcmp(linop_format(r->req.kept), "half") == 0
                                           : request_mixed(&r->req, false);
     const bool open = r->u.par->compute_backend == BACKEND_AUTO && !half && !r->mach.own;
     machine *m = &r->mach;
@@ -224,7 +225,7 @@ static status make_plan(run *r, int chunk) {
     r->pl = p;
     r->chunk = p->chunk;
     accuracy_want(&r->acc, p->pair);
-    r->rep.format = p->pair->format;
+    r->rep.format = linop_format(p->pair);
     r->rep.factor = p->pair->factor->word;
     r->rep.product = p->pair->product->word;
     r->rep.planned = (double)plan_rank_memory(p);
@@ -280,7 +281,7 @@ done:
 static status keep_format(run *r, const comm *c, const linop_pair *kept) {
     const linop_pair *now = r->pl->pair;
     status st = MOAO_OK;
-    if (kept == now || (strcmp(kept->format, now->format) == 0 &&
+    if (kept == now || (strcmp(linop_format(kept), linop_format(now)) == 0 &&
                         (kept->factor->collective || now->factor->collective)))
         return st;
     device_end(&r->start); /* what is free of a device is read anew */
@@ -502,7 +503,7 @@ static void announce_factor(const run *r) {
         progress_note("it is kept in the host's memory and streamed to the device");
     if (f == &factor_host)
         progress_note("the factor of Cmm is kept in the host's memory and streamed to the device");
-    if (f->spread)
+    if (f->distributed)
         progress_note("the factor of Cmm is distributed: each of %d ranks keeps a part of it in "
                       "its host's memory",
                       r->c->size);
