@@ -1,5 +1,5 @@
-/* A square matrix spread block-cyclically over a grid of ranks, lower triangle only, as ScaLAPACK
- * stores it: the covariance of the measurements, then its Cholesky factor. */
+/* A square matrix distributed block-cyclically over a grid of ranks, lower triangle only, as
+ * ScaLAPACK stores it: the covariance of the measurements, then its Cholesky factor. */
 #ifndef MOAO_BCMAT_H
 #define MOAO_BCMAT_H
 

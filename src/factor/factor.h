@@ -48,13 +48,15 @@ typedef struct factor_kind {
     bool compressed; /* look and ranks say what it is like, and its accuracy is chosen by results */
     bool split;      /* it is in split FP16 and solves by fp16_factor_divide (factor/fp16.h) */
     bool on_host;    /* it is kept, or computed, in the host's memory */
+    bool distributed;  /* ranks with targets each compute one together, and each has a part of it */
     bool shares_panel; /* `panel` of the factor is set */
     int levels;        /* of accuracy of W that differ in the solve, 0: none */
+    int residuals;     /* about so many residuals of W with Cmm0 itself that a solve takes */
 
     /* Adds items of memory to a plan (plan_add). */
     void (*bytes)(const sys *s, plan *p);
-    /* NULL, or bytes of the host's memory, where `targets` of v rows fit into the device's. */
-    size_t (*host)(size_t m, size_t v, size_t width, int targets);
+    /* NULL, or bytes of the host's memory, where `targets` fit into the device's. */
+    size_t (*host)(const sys *s, const plan *p, int targets);
 
     /* Collective. Takes memory; e and proj, P on the device (rows x t), stay until close. */
     status (*open)(engine *e, const plan *p, const double *proj, factor **f);
@@ -110,5 +112,9 @@ extern const factor_kind factor_fp16_host;     /* the same, computed in the host
 extern const factor_kind factor_tlr;           /* compressed by tiles */
 extern const factor_kind factor_tlr_host;      /* the same, out of core: in the host's memory */
 extern const factor_kind factor_distributed;   /* block-cyclic over the ranks (ScaLAPACK) */
+extern const factor_kind
+    factor_distributed_own; /* the same, of ranks with a device and targets each */
+/* Those in FP16 that solve in double precision: W is refined (fp16_refined.c). */
+extern const factor_kind factor_fp16_refined, factor_fp16_host_refined;
 
 #endif

@@ -34,6 +34,7 @@ typedef struct {
     fp16_factor *l;
     int64_t sample; /* rows of the right-hand side by which its tiles are chosen */
     double direction[2];
+    double right;               /* largest of these */
     backend_cov_target *target; /* of which that is */
     void *work;                 /* of solves */
     size_t lwork;
@@ -87,8 +88,8 @@ static void bytes_host(const sys *s, plan *p) {
     bytes_of(s, true, p);
 }
 
-static size_t host_bytes(size_t m, size_t v, size_t width, int targets) {
-    return factor_host.host(m, v, width, fp16_host_targets(targets));
+static size_t host_bytes(const sys *s, const plan *p, int targets) {
+    return factor_host.host(s, p, fp16_host_targets(targets));
 }
 
 static int64_t split_ground(const factor *base) {
@@ -247,6 +248,9 @@ static status sample_rows(split_factor *x, double *b, double *room) {
             TRY(engine_gemm(e, 'N', 'N', n, w, t, 1.0, p, n, ctm, t, d > 0, b + j * n, n));
         }
     }
+    TRY(e->be->fp16->max_abs(e->ctx, BACKEND_D, n, e->m, b, n, pick));
+    TRY(engine_copy(e, &x->right, pick, 1));
+    st = engine_sync(e);
 done:
     free(ones);
     return st;
@@ -370,17 +374,38 @@ status fp16_factor_divide(factor *base, float *b, backend_f16 *hi, backend_f16 *
     return fp16_factor_solve(x->l, x->v, b, x->v, hi, lo, fp16_rows(x->v), x->work, x->lwork);
 }
 
+status fp16_factor_step(factor *base, int up, float *r, backend_f16 *hi, backend_f16 *lo, bool add,
+                        double *w, int64_t ld) {
+    const split_factor *x = (const split_factor *)base;
+    engine *e = base->e;
+    const int64_t v = x->v, m = e->m;
+    const float none = 0, factor = ldexpf(1, up);
+    status st;
+    TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', v, m, 1, &none, r, v, r, 1, &factor, r, v, e->work,
+                    e->lwork));
+    TRY(fp16_factor_divide(base, r, hi, lo));
+    st = e->be->fp16->cast_to_double(e->ctx, v, m, ldexp(1, -up), r, v, add, w, ld);
+done:
+    return st;
+}
+
+double fp16_factor_right(const factor *base) {
+    return ((const split_factor *)base)->right;
+}
+
 int fp16_factor_w_exponent(const factor *base) {
     return fp16_factor_exponent(((const split_factor *)base)->l);
 }
 
 #define FP16_TABLE                                                                                 \
-    .size = sizeof(factor_kind), .word = "dense", .split = true, .levels = 3,                      \
-    .close = split_close, .ground = split_ground, .room = split_room,                              \
-    .set_workspace = split_set_workspace, .make = split_make, .expected = expected
+    .size = sizeof(factor_kind), .split = true, .levels = 3, .close = split_close,                 \
+    .ground = split_ground, .room = split_room, .set_workspace = split_set_workspace,              \
+    .make = split_make, .expected = expected
 
-const factor_kind factor_fp16 = {.name = "fp16", .bytes = bytes, .open = split_open, FP16_TABLE};
+const factor_kind factor_fp16 = {
+    .name = "fp16", .word = "fp16", .bytes = bytes, .open = split_open, FP16_TABLE};
 const factor_kind factor_fp16_host = {.name = "fp16_host",
+                                      .word = "fp16_host",
                                       .on_host = true,
                                       .bytes = bytes_host,
                                       .host = host_bytes,

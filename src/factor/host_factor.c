@@ -50,8 +50,8 @@ static void bytes(const sys *s, plan *p) {
         plan_add(p, "panels of the factor, beyond the room of W", (2 * p->width - v) * m * d);
 }
 
-static size_t host_bytes(size_t m, size_t v, size_t width, int targets) {
-    return host_factor_bytes(m, host_factor_width(width, v, targets));
+static size_t host_bytes(const sys *s, const plan *p, int targets) {
+    return host_factor_bytes(s->m, host_factor_width(p->width, (size_t)p->rows, targets));
 }
 
 status host_factor_pace(factor *base) {

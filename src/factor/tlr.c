@@ -92,9 +92,9 @@ static void bytes_out_of_core(const sys *s, plan *p) {
 }
 
 /* Half of the dense triangle: ranks are not known here. */
-static size_t host_bytes(size_t m, size_t v, size_t width, int targets) {
-    (void)v, (void)width, (void)targets;
-    return m * m / 4 * sizeof(double);
+static size_t host_bytes(const sys *s, const plan *p, int targets) {
+    (void)p, (void)targets;
+    return s->m * s->m / 4 * sizeof(double);
 }
 
 static void compressed_close(factor *base) {

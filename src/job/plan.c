@@ -100,6 +100,7 @@ request request_init(const params *par, const sys *s, const atmos *a, const psf_
 
 bool request_own_device(const request *q, int nrank) {
     return q->factor == FACTOR_PARAM_TLR || q->factor == FACTOR_PARAM_TLR_HOST ||
+           (q->factor >= FACTOR_PARAM_FP16 && q->factor <= FACTOR_PARAM_DISTRIBUTED) ||
            q->product == PRODUCT_PARAM_TOEPLITZ ||
            (request_automatic(q) && nrank == 1 && q->toeplitz_pays);
 }
@@ -130,9 +131,12 @@ int request_level(const params *par, bool fp16) {
 
 void request_name(request *q, const linop_pair *pair) {
     const product_kind *x = pair->product;
-    q->factor = pair->factor->compressed       ? FACTOR_PARAM_TLR
-                : pair->factor == &factor_host ? FACTOR_PARAM_HOST
-                                               : FACTOR_PARAM_DENSE;
+    q->factor = pair->factor->compressed                    ? FACTOR_PARAM_TLR
+                : pair->factor == &factor_host              ? FACTOR_PARAM_HOST
+                : pair->factor == &factor_fp16_refined      ? FACTOR_PARAM_FP16
+                : pair->factor == &factor_fp16_host_refined ? FACTOR_PARAM_FP16_HOST
+                : pair->factor->distributed                 ? FACTOR_PARAM_DISTRIBUTED
+                                                            : FACTOR_PARAM_DENSE;
     const bool choose = q->par->compute_precision == PRECISION_PARAM_AUTO;
     q->product = x->exact                       ? choose ? PRODUCT_PARAM_EXACT : PRODUCT_PARAM_AUTO
                  : strcmp(x->word, "fp16") == 0 ? PRODUCT_PARAM_FP16
@@ -168,8 +172,8 @@ static void choose_panels(const params *par, const sys *s, plan *p) {
 /* Moduli of a factor by integers, 0: native. A run that goes on keeps what it began with. */
 static int moduli_of(const request *q, const machine *m) {
     const int way = q->par->compute_double;
-    const bool pays =
-        q->kept != NULL ? q->kept == &linop_integer : m->devices && !m->host && q->integer_pays;
+    const bool pays = q->kept != NULL ? q->kept->factor == &factor_dense_integer
+                                      : m->devices && !m->host && q->integer_pays;
     return way == DOUBLE_PARAM_INTEGER || (way == DOUBLE_PARAM_AUTO && pays)
                ? integer_moduli((int64_t)q->s->m, 0)
                : 0;
@@ -399,8 +403,9 @@ static void count_work(const request *q, plan *p) {
         p->flops[STAGE_SETUP] += mirror_budget_flops(s, o, a);
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
     const double nw = sys_shares(s) ? p->nchunk : nt; /* W, and Y of an exposure */
-    p->flops[STAGE_SOLVE] =
-        ntor * nw * (2 * v * m * m + 2 * v * of.solve * sys_fit_directions(s) * m);
+    p->flops[STAGE_SOLVE] = ntor * nw *
+                            (2 * v * m * m * (1 + p->pair->factor->residuals) +
+                             2 * v * of.solve * sys_fit_directions(s) * m);
     p->flops[STAGE_EXPOSURE] = ne * (nw * (v * m * m + 2 * v * v * m + of.end) +
                                      nt * 2 * v * (o->phase ? points : of.exposure) * m) +
                                (o->phase ? 0 : ne * (2 * v * t * of.truth + 2 * v * v * t));
@@ -444,17 +449,24 @@ static void estimate(const request *q, const machine *k, plan *p) {
     /* the rank with the most targets, over the mean */
     const double uneven = ceil_div(p->chunk, ngroup) * (double)ngroup / p->chunk;
     const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
-    const double whole = p->pair == &linop_integer ? flop / gpu_model_integers(g) : flop;
-    p->time.tor = factors * m * m * m / 3 * whole / (plan_split(p) > 0 ? MACHINE_SPLIT_FACTOR : 1) +
-                  0.5 * m * m * value;
+    const double whole =
+        p->pair->factor == &factor_dense_integer ? flop / gpu_model_integers(g) : flop;
+    const double cpu = k->rate > 0 ? k->rate : MACHINE_THREAD_RATE * k->threads,
+                 of_factor =
+                     p->pair->factor->distributed ? 1 / (MACHINE_EFFICIENCY * cpu * n) : whole;
+    p->time.tor =
+        factors * m * m * m / 3 * of_factor / (plan_split(p) > 0 ? MACHINE_SPLIT_FACTOR : 1) +
+        0.5 * m * m * value;
     const bool fp16 = p->pair->product->fp16;
     const projection of = projection_of(p, s);
     const double entry = fp16 ? value / gpu_model_fp32_entries(g) : value;
     const double product = fp16 ? flop / gpu_model_fp16_exposure(g) : whole;
+    const int residuals = p->pair->factor->residuals;
     p->time.solve =
-        uneven * ((2 * v * m * m + 2 * v * of.solve * m) *
-                      (p->pair->factor->split ? flop / gpu_model_fp16_solve(g) : whole) +
-                  t * m * entry);
+        uneven *
+        ((2 * v * m * m + 2 * v * of.solve * m) *
+             (p->pair->factor->split || residuals > 0 ? flop / gpu_model_fp16_solve(g) : whole) +
+         residuals * 2 * v * m * m * whole + t * m * entry);
     if (o->budget)
         p->time.solve += uneven * 2 * v * v * m * flop;
     const double points = (double)q->points + lag_points(q);
@@ -481,6 +493,7 @@ static void estimate(const request *q, const machine *k, plan *p) {
 static int factors(const machine *m, const plan *p) {
     return p->pair->factor->compressed && !p->pair->factor->on_host
                ? tlr_group_factors(m->host, m->sharing <= 1, m->nrank, m->nnode)
+           : p->pair->factor->distributed                                      ? 1
            : m->sharing > 1 || p->pair->factor->on_host || plan_by_integers(p) ? m->nrank
                                                                                : m->nnode;
 }
@@ -489,7 +502,7 @@ static int factors(const machine *m, const plan *p) {
 
 static status on_ranks(const request *q, const machine *m, int chunk, plan *p) {
     status st;
-    p->pair = &linop_distributed;
+    p->pair = linop_of(&factor_distributed, &product_collective);
     TRY(choose_groups(q, m, p));
     choose_chunk(q, m, chunk, p);
     count_work(q, p);
@@ -520,8 +533,10 @@ static void count_host(const request *q, const machine *k, int kg, plan *p) {
         add_host(p, "error budget",
                  mirror_budget_bytes(s) + (size_t)kg * budget_target_bytes(s, q->points));
     if (p->pair->factor->on_host)
-        add_host(p, "factor of Cmm0, which passes by on the GPU",
-                 p->pair->factor->host(s->m, v, p->width, p->fits));
+        add_host(p,
+                 p->pair->factor->distributed ? "part of the factor of Cmm0, and its panels"
+                                              : "factor of Cmm0, which is streamed to the GPU",
+                 p->pair->factor->host(s, p, p->fits));
     add_host(p, "results", (size_t)(p->chunk + kg + PSF_SLOTS) * q->image);
     sum_host(p);
 }
@@ -530,7 +545,7 @@ static status on_devices(const request *q, const machine *m, int chunk, plan *p)
     const int nrank = p->nrank;
     status st;
     p->group_size = 1;
-    p->pair = &linop_dense;
+    p->pair = linop_of(&factor_dense, &product_stored);
     p->chunk = 1;
     count_host(q, m, 1, p);
     TRY(plan_choose_pair(q, m, (double)p->peak, p));

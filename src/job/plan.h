@@ -75,6 +75,8 @@ status plan_make(const request *q, const machine *m, int chunk, plan *p);
 status plan_exact(const request *q, const machine *m, const plan *of, int rows, bool inverse,
                   plan *p);
 
+/* Local. Whether a factor is one of a name (FACTOR_PARAM_...). */
+bool plan_factor_named(const factor_kind *f, int name);
 /* Local. MOAO_INPUT where a factor or a product is asked for by name and the pair of the plan is of
  * another one. */
 status plan_check_named(const request *q, const plan *p);
@@ -85,7 +87,8 @@ size_t plan_rank_memory(const plan *p);
 /* Local. Moduli of the factor that is kept in split FP16, 0: it is computed in double precision, or
  * is another one; whether any factor is computed by integers, each device by itself. */
 static inline int plan_split(const plan *p) {
-    return p->pair->factor == &factor_fp16 ? p->split_moduli : 0;
+    const factor_kind *f = p->pair->factor;
+    return f == &factor_fp16 || f == &factor_fp16_refined ? p->split_moduli : 0;
 }
 static inline bool plan_by_integers(const plan *p) {
     return p->moduli > 0 || plan_split(p) > 0;

@@ -109,7 +109,7 @@ static void count(const request *q, const linop_pair *pair, size_t asked, plan *
 static status say_too_little(const plan *p) {
     const double needed = ((double)plan_device_bytes(p, 1) + p->given.rest) / 1e9,
                  given = (p->given.now + p->given.rest) / 1e9;
-    const char *format = p->pair->format;
+    const char *format = linop_format(p->pair);
     const char *what = p->held ? "free now" : "available",
                *now = p->held ? "wait until other programs have ended, or " : "";
     if (p->given.host)
@@ -148,17 +148,23 @@ static status say_too_little(const plan *p) {
 
 typedef enum { BY_EXACT, BY_FP16, BY_TOEPLITZ, BY_FP16_LATTICE, PRODUCTS } by;
 
-/* Pairs with a dense factor, in the host's memory, compressed: by product. */
-static const linop_pair *const dense_pairs[PRODUCTS] = {&linop_dense, &linop_fp16, &linop_toeplitz,
-                                                        &linop_fp16_lattice_pairs};
-static const linop_pair *const host_pairs[PRODUCTS] = {
-    &linop_host, &linop_host_fp16, &linop_host_toeplitz, &linop_host_fp16_lattice};
-static const linop_pair *const tlr_host_pairs[PRODUCTS] = {
-    &linop_tlr_host, &linop_tlr_host_fp16, &linop_tlr_host_toeplitz, &linop_tlr_host_fp16_lattice};
-static const linop_pair *const tlr_pairs[PRODUCTS] = {&linop_tlr, &linop_tlr_fp16,
-                                                      &linop_tlr_toeplitz, &linop_tlr_fp16_lattice};
+static const linop_pair *pair_of(const factor_kind *f, by product) {
+    static const product_kind *const kind[PRODUCTS] = {[BY_FP16] = &product_fp16,
+                                                       [BY_TOEPLITZ] = &product_toeplitz,
+                                                       [BY_FP16_LATTICE] = &product_fp16_lattice};
+    return linop_of(f, product == BY_EXACT ? product_exact(f) : kind[product]);
+}
 
-/* The product that a factor of these pairs is to serve. */
+/* With a factor in split FP16, computed on the device or in the host's memory: W is refined for
+ * products that are not in FP16. */
+static const linop_pair *split_pair(bool host, by product) {
+    const bool fp16 = product == BY_FP16 || product == BY_FP16_LATTICE;
+    return pair_of(host ? (fp16 ? &factor_fp16_host : &factor_fp16_host_refined)
+                        : (fp16 ? &factor_fp16 : &factor_fp16_refined),
+                   product);
+}
+
+/* The product that a factor is to serve. */
 static by product_of(const plan *p, int product, bool compressed) {
     /* on CPUs products in FP16 take longer */
     const bool fp16 = p->mixed && (!compressed || !p->host);
@@ -174,6 +180,37 @@ static by product_of(const plan *p, int product, bool compressed) {
     }
 }
 
+/* Pairs whose factor is asked for by name and is no dense one; how many, 0: of another name. */
+static int named(int factor, by product, by compressed, const plan *p, const linop_pair *pairs[8]) {
+    int n = 0;
+    switch (factor) {
+    case FACTOR_PARAM_HOST:
+        pairs[n++] = pair_of(&factor_host, product);
+        break;
+    case FACTOR_PARAM_TLR:
+        pairs[n++] = pair_of(&factor_tlr, compressed);
+        if (!p->host && p->members == 0)
+            pairs[n++] = pair_of(&factor_tlr_host, compressed);
+        break;
+    case FACTOR_PARAM_TLR_HOST:
+        pairs[n++] = pair_of(&factor_tlr_host, compressed);
+        break;
+    case FACTOR_PARAM_FP16:
+        pairs[n++] = split_pair(false, product);
+        pairs[n++] = split_pair(true, product);
+        break;
+    case FACTOR_PARAM_FP16_HOST:
+        pairs[n++] = split_pair(true, product);
+        break;
+    case FACTOR_PARAM_DISTRIBUTED:
+        pairs[n++] = pair_of(&factor_distributed_own, product);
+        break;
+    default:
+        break;
+    }
+    return n;
+}
+
 /* Pairs that compute what is asked for, the best first; how many. */
 static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) {
     const bool automatic = request_automatic(q), mixed = p->mixed,
@@ -181,29 +218,25 @@ static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) 
                compress = !p->host && request_may_compress(q);
     const int factor = pays ? FACTOR_PARAM_DENSE : q->factor,
               product = pays ? PRODUCT_PARAM_TOEPLITZ : q->product;
-    const by dense = product_of(p, product, false);
-    const linop_pair *const tlr = tlr_pairs[product_of(p, product, true)];
-    const linop_pair *const tlr_host = tlr_host_pairs[product_of(p, product, true)];
+    const by dense = product_of(p, product, false), other = product_of(p, product, true);
+    const linop_pair *const tlr = pair_of(&factor_tlr, other), *const tlr_host =
+                                                                   pair_of(&factor_tlr_host, other);
+    /* products in FP16 alone are asked for */
+    const bool exact_w = dense == BY_FP16 && q->par->compute_precision == PRECISION_PARAM_DOUBLE;
     /* where a device has no room for a dense factor */
-    const linop_pair *const host = dense == BY_FP16 ? &linop_fp16_host : host_pairs[dense];
-    int n = 0;
-    if (factor == FACTOR_PARAM_HOST) {
-        pairs[n++] = host_pairs[dense];
+    const linop_pair *const host =
+        dense == BY_FP16 && !exact_w ? split_pair(true, dense) : pair_of(&factor_host, dense);
+    int n = named(factor, dense, other, p, pairs);
+    if (n > 0)
         return n;
-    }
-    if (factor == FACTOR_PARAM_TLR || factor == FACTOR_PARAM_TLR_HOST) {
-        if (factor == FACTOR_PARAM_TLR)
-            pairs[n++] = tlr;
-        if (factor == FACTOR_PARAM_TLR_HOST || (!p->host && p->members == 0))
-            pairs[n++] = tlr_host;
-        return n;
-    }
     if (automatic && !p->host && mixed && q->mixed_pays && plan_lattice_pays(q->s))
-        pairs[n++] = &linop_fp16_lattice_pairs;
+        pairs[n++] = split_pair(false, BY_FP16_LATTICE);
     if (dense == BY_EXACT && p->moduli > 0)
-        pairs[n++] = &linop_integer;
+        pairs[n++] = pair_of(&factor_dense_integer, BY_EXACT);
     if (dense != BY_EXACT || q->par->compute_double != DOUBLE_PARAM_INTEGER)
-        pairs[n++] = dense_pairs[dense];
+        pairs[n++] = exact_w || dense == BY_EXACT || dense == BY_TOEPLITZ
+                         ? pair_of(&factor_dense, dense)
+                         : split_pair(false, dense);
     if (compress && !mixed)
         pairs[n++] = tlr;
     if (dense == BY_EXACT || dense == BY_FP16 || !p->host)
@@ -213,8 +246,8 @@ static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) 
     if (compress)
         pairs[n++] = tlr_host;
     if (automatic && mixed && q->par->compute_precision == PRECISION_PARAM_AUTO && !p->host) {
-        pairs[n++] = &linop_dense;
-        pairs[n++] = &linop_host;
+        pairs[n++] = pair_of(&factor_dense, BY_EXACT);
+        pairs[n++] = pair_of(&factor_host, BY_EXACT);
     }
     return n;
 }
@@ -235,7 +268,7 @@ status plan_choose_pair(const request *q, const machine *m, double rest, plan *p
     double mixed = 0; /* what the smallest of these needs for one target */
     for (int i = 0; i < n && !p->held; i++) {
         const bool chosen = q->par->compute_double == DOUBLE_PARAM_AUTO;
-        p->moduli = chosen && pairs[i] != &linop_integer ? 0 : moduli;
+        p->moduli = chosen && pairs[i]->factor != &factor_dense_integer ? 0 : moduli;
         count(q, pairs[i], (size_t)q->par->compute_panel, p);
         const double needs = (double)plan_device_bytes(p, 1);
         if (pairs[i]->product->fp16)
@@ -260,13 +293,39 @@ status plan_exact(const request *q, const machine *m, const plan *of, int rows, 
     p->way = inverse ? COMMAND_FILTER : COMMAND_MATRIX;
     grant(q, m, 0, p);
     p->held = false;
-    count(q, p->moduli > 0 ? &linop_integer : &linop_dense, of->width, p);
-    if (!p->held)
-        count(q, &linop_host, of->width, p);
+    const bool distributed = of->pair->factor->distributed;
+    const factor_kind *f = distributed     ? &factor_distributed_own
+                           : p->moduli > 0 ? &factor_dense_integer
+                                           : &factor_dense;
+    count(q, pair_of(f, BY_EXACT), of->width, p);
+    if (!p->held && !distributed)
+        count(q, pair_of(&factor_host, BY_EXACT), of->width, p);
     return p->fits > 0 ? MOAO_OK : say_too_little(p);
 }
 
+bool plan_factor_named(const factor_kind *f, int name) {
+    switch (name) {
+    case FACTOR_PARAM_DENSE: /* with products in FP16 in split FP16 */
+        return !f->compressed && !f->distributed && f->residuals == 0;
+    case FACTOR_PARAM_HOST:
+        return f == &factor_host;
+    case FACTOR_PARAM_TLR:
+        return f->compressed;
+    case FACTOR_PARAM_TLR_HOST:
+        return f == &factor_tlr_host;
+    case FACTOR_PARAM_FP16:
+        return f->split || f->residuals > 0;
+    case FACTOR_PARAM_FP16_HOST:
+        return (f->split || f->residuals > 0) && f->on_host;
+    case FACTOR_PARAM_DISTRIBUTED:
+        return f->distributed;
+    default:
+        return true;
+    }
+}
+
 status plan_check_named(const request *q, const plan *p) {
+    static const char *const name[] = {FACTOR_PARAM_WORDS};
     const linop_pair *pair = p->pair;
     if (test_choice("operator") != NULL)
         return MOAO_OK;
@@ -280,7 +339,7 @@ status plan_check_named(const request *q, const plan *p) {
             pair->factor == &factor_distributed ? "the CPUs'"
             : pair->factor == &factor_host      ? "in the host's memory"
                                                 : pair->factor->word);
-    if (q->factor == FACTOR_PARAM_HOST && pair->factor != &factor_host)
+    if (q->factor == FACTOR_PARAM_HOST && !plan_factor_named(pair->factor, q->factor))
         return status_fail(
             MOAO_INPUT, "compute.factor: host is a factor that is streamed to a GPU, and none is "
                         "used; on CPUs a dense factor is in their memory: use "
@@ -290,10 +349,9 @@ status plan_check_named(const request *q, const plan *p) {
             MOAO_INPUT, "compute.product: fp16 needs a GPU, and none is used; use "
                         "compute.product=exact, or compute.precision=mixed, which is mixed where "
                         "there is a GPU");
-    if ((q->factor == FACTOR_PARAM_TLR && !pair->factor->compressed) ||
-        (q->factor == FACTOR_PARAM_TLR_HOST && pair->factor != &factor_tlr_host))
+    if (!plan_factor_named(pair->factor, q->factor))
         return status_fail(MOAO_INPUT, "compute.factor: %s does not compute here, but %s",
-                           q->factor == FACTOR_PARAM_TLR ? "tlr" : "tlr_host", pair->factor->word);
+                           name[q->factor], pair->factor->word);
     if (q->product == PRODUCT_PARAM_TOEPLITZ && strcmp(pair->product->word, "toeplitz") != 0)
         return status_fail(MOAO_INPUT, "compute.product: toeplitz does not compute here, but %s",
                            pair->product->word);

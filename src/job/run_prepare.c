@@ -96,10 +96,10 @@ static status check_format(const run *r, long number) {
         return status_fail(MOAO_INPUT,
                            "%s: --resume of a run in a form (%ld) that this version does not know",
                            r->dir, number);
-    const char *then = kept->format;
-    if (strcmp(then, now->format) == 0 && strcmp(kept->product->word, now->product->word) == 0 &&
-        (par->compute_factor != FACTOR_PARAM_HOST || kept->factor == &factor_host) &&
-        (par->compute_factor != FACTOR_PARAM_TLR_HOST || kept->factor == &factor_tlr_host))
+    const char *then = linop_format(kept);
+    if (strcmp(then, linop_format(now)) == 0 &&
+        strcmp(kept->product->word, now->product->word) == 0 &&
+        plan_factor_named(kept->factor, par->compute_factor))
         return MOAO_OK;
     if (par->compute_factor != FACTOR_PARAM_AUTO || par->compute_product != PRODUCT_PARAM_AUTO)
         return status_fail(
@@ -179,7 +179,7 @@ done:
 /* Local. The CPU takes the place of devices that do not serve, where the user left that open and it
  * computes the form that is asked for; the failure `st` becomes the reason that announce gives. */
 static status leave_devices(run *r, status st) {
-    const bool half = r->req.kept != NULL ? strcmp(r->req.kept->format, "half") == 0
+    const bool half = r->req.kept != NULL ? strcmp(linop_format(r->req.kept), "half") == 0
                                           : request_mixed(&r->req, false);
     const bool open = r->u.par->compute_backend == BACKEND_AUTO && !half && !r->mach.own;
     machine *m = &r->mach;
@@ -225,7 +225,7 @@ static status make_plan(run *r, int chunk) {
     r->pl = p;
     r->chunk = p->chunk;
     accuracy_want(&r->acc, p->pair);
-    r->rep.format = p->pair->format;
+    r->rep.format = linop_format(p->pair);
     r->rep.factor = p->pair->factor->word;
     r->rep.product = p->pair->product->word;
     r->rep.planned = (double)plan_rank_memory(p);
@@ -281,7 +281,7 @@ done:
 static status keep_format(run *r, const comm *c, const linop_pair *kept) {
     const linop_pair *now = r->pl->pair;
     status st = MOAO_OK;
-    if (kept == now || (strcmp(kept->format, now->format) == 0 &&
+    if (kept == now || (strcmp(linop_format(kept), linop_format(now)) == 0 &&
                         (kept->factor->collective || now->factor->collective)))
         return st;
     device_end(&r->start); /* what is free of a device is read anew */
@@ -487,6 +487,33 @@ static void announce_integers(const run *r) {
                       plan_split(r->pl));
 }
 
+/* How Cmm0 is factored, where that is not the dense factor of the device or of the CPUs. */
+static void announce_factor(const run *r) {
+    const plan *p = r->pl;
+    const factor_kind *f = p->pair->factor;
+    if (f->compressed)
+        progress_note("the factor of Cmm is compressed by tiles: about %.2f GB of %.2f, mean rank "
+                      "%.0f of %d",
+                      p->ranks->bytes / 1e9, p->ranks->bytes_dense / 1e9, p->ranks->mean,
+                      p->ranks->tile);
+    if (f->compressed && p->members > 1)
+        progress_note("it is distributed: each of %d ranks keeps its tile rows alone", p->members);
+    announce_integers(r);
+    if (f == &factor_tlr_host)
+        progress_note("it is kept in the host's memory and streamed to the device");
+    if (f == &factor_host)
+        progress_note("the factor of Cmm is kept in the host's memory and streamed to the device");
+    if (f->distributed)
+        progress_note("the factor of Cmm is distributed: each of %d ranks keeps a part of it in "
+                      "its host's memory",
+                      r->c->size);
+    if (f->residuals > 0)
+        progress_note("the factor of Cmm is in split FP16, and W is refined in double precision");
+    if (plan_factor_named(f, FACTOR_PARAM_FP16_HOST))
+        progress_note("the factor of Cmm is computed in the host's memory; the device keeps it in "
+                      "FP16");
+}
+
 void run_announce(const run *r) {
     const sys *s = &r->u.s;
     const comm *c = r->c;
@@ -516,23 +543,7 @@ void run_announce(const run *r) {
         progress_note("in double precision: mixed precision, which would save time, needs %.2f GB "
                       "of the GPU for one target, %.2f GB are given (compute.gpu_memory)",
                       r->pl->mixed_needs / 1e9, r->pl->given.ever / 1e9);
-    if (r->pl->pair->factor->compressed)
-        progress_note("the factor of Cmm is compressed by tiles: about %.2f GB of %.2f, mean rank "
-                      "%.0f of %d",
-                      r->pl->ranks->bytes / 1e9, r->pl->ranks->bytes_dense / 1e9,
-                      r->pl->ranks->mean, r->pl->ranks->tile);
-    if (r->pl->pair->factor->compressed && r->pl->members > 1)
-        progress_note("it is distributed: each of %d ranks keeps its tile rows alone",
-                      r->pl->members);
-    announce_integers(r);
-    if (r->pl->pair->factor == &factor_tlr_host)
-        progress_note("it is kept in the host's memory and streamed to the device");
-    if (r->pl->pair->factor == &factor_host)
-        progress_note("the factor of Cmm does not fit there: it stays in the host's memory and "
-                      "passes by");
-    if (r->pl->pair->factor == &factor_fp16_host)
-        progress_note("the factor of Cmm fits there in FP16 only: it is computed in the host's "
-                      "memory");
+    announce_factor(r);
     if (r->acc.exposures)
         progress_note("%s, checked on target %d of %s%s",
                       r->pl->pair->product->fp16 ? "mixed precision" : r->pl->pair->product->word,

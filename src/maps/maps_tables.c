@@ -153,7 +153,7 @@ static void write_facts(fitsout *o, const maps_data *m) {
     }
     const linop_pair *pair = linop_numbered(store_get_fact(m->st, "format", 0));
     if (pair != NULL)
-        fitsout_text(o, "FORMAT", pair->format, "the two below in a word of compute.format");
+        fitsout_text(o, "FORMAT", linop_format(pair), "the two below in a word of compute.format");
     if (pair != NULL)
         fitsout_text(o, "CFACTOR", pair->factor->word, "compute.factor that computed");
     if (pair != NULL)

@@ -10,8 +10,9 @@
  * + Y' = W Cmm W', and W Cpm' is made beside it.
  *
  * Conditions are loaded and so is `op`, the operator of the reconstructor or its reference. Y of
- * targets k0 .. k0 + n of this rank's chunk, n as tor_pass has it, into t->y, which other targets
- * share where these pass one by one. Collective where ranks work in lockstep. */
+ * targets k0 .. k0 + n of this rank's chunk, all of them where op->together, else one, into t->y,
+ * which other targets share where these pass one by one. Collective where ranks work in lockstep.
+ */
 status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int n);
 
 /* Collective in op->x->group, which forms the reference's Y of one target and has its W. The

@@ -3,73 +3,69 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST 24
+#define MOST 40
 
-const linop_pair linop_dense = {"dense", "dense", &factor_dense, &product_stored};
-const linop_pair linop_integer = {"integer", "dense", &factor_dense_integer, &product_integer};
-const linop_pair linop_host = {"streamed", "dense", &factor_host, &product_streamed};
-const linop_pair linop_fp16 = {"half", "half", &factor_fp16, &product_fp16};
-const linop_pair linop_fp16_host = {"fp16_host", "half", &factor_fp16_host, &product_fp16};
-const linop_pair linop_distributed = {"distributed", "dense", &factor_distributed,
-                                      &product_collective};
-const linop_pair linop_tlr = {"tlr", "tlr", &factor_tlr, &product_panels};
-const linop_pair linop_toeplitz = {"grid", "grid", &factor_dense, &product_toeplitz};
-const linop_pair linop_fp16_lattice_pairs = {"fp16_lattice_pairs", "grid", &factor_fp16,
-                                             &product_fp16_lattice};
+/* In the order of their numbers, which checkpoints keep. Others follow as they are registered. */
+static linop_pair known[MOST] = {
+    {"dense", &factor_dense, &product_stored},
+    {"streamed", &factor_host, &product_streamed},
+    {"half", &factor_fp16, &product_fp16},
+    {"fp16_host", &factor_fp16_host, &product_fp16},
+    {"distributed", &factor_distributed, &product_collective},
+    {"tlr", &factor_tlr, &product_panels},
+    {"grid", &factor_dense, &product_toeplitz},
+    {"fp16_lattice_pairs", &factor_fp16, &product_fp16_lattice},
+    {"tlr+fp16", &factor_tlr, &product_fp16},
+    {"tlr+fp16_lattice", &factor_tlr, &product_fp16_lattice},
+    {"tlr+toeplitz", &factor_tlr, &product_toeplitz},
+    {"host+fp16", &factor_host, &product_fp16},
+    {"host+fp16_lattice", &factor_host, &product_fp16_lattice},
+    {"host+toeplitz", &factor_host, &product_toeplitz},
+    {"tlr_host", &factor_tlr_host, &product_panels},
+    {"tlr_host+fp16", &factor_tlr_host, &product_fp16},
+    {"tlr_host+fp16_lattice", &factor_tlr_host, &product_fp16_lattice},
+    {"tlr_host+toeplitz", &factor_tlr_host, &product_toeplitz},
+    {"integer", &factor_dense_integer, &product_integer},
+    {"fp16+exact", &factor_fp16_refined, &product_panels},
+    {"fp16+toeplitz", &factor_fp16_refined, &product_toeplitz},
+    {"fp16_host+exact", &factor_fp16_host_refined, &product_panels},
+    {"fp16_host+toeplitz", &factor_fp16_host_refined, &product_toeplitz},
+    {"fp16_host+fp16_lattice", &factor_fp16_host, &product_fp16_lattice},
+    {"distributed+exact", &factor_distributed_own, &product_panels},
+    {"distributed+fp16", &factor_distributed_own, &product_fp16},
+    {"distributed+fp16_lattice", &factor_distributed_own, &product_fp16_lattice},
+    {"distributed+toeplitz", &factor_distributed_own, &product_toeplitz},
+    {"dense+fp16", &factor_dense, &product_fp16}};
 
-const linop_pair linop_tlr_fp16 = {"tlr+fp16", "tlr", &factor_tlr, &product_fp16};
-const linop_pair linop_tlr_fp16_lattice = {"tlr+fp16_lattice", "tlr", &factor_tlr,
-                                           &product_fp16_lattice};
-const linop_pair linop_tlr_toeplitz = {"tlr+toeplitz", "tlr", &factor_tlr, &product_toeplitz};
-const linop_pair linop_host_fp16 = {"host+fp16", "half", &factor_host, &product_fp16};
-const linop_pair linop_host_fp16_lattice = {"host+fp16_lattice", "grid", &factor_host,
-                                            &product_fp16_lattice};
-const linop_pair linop_host_toeplitz = {"host+toeplitz", "grid", &factor_host, &product_toeplitz};
+const linop_pair *linop_of(const factor_kind *f, const product_kind *x) {
+    for (int i = 0; i < MOST && known[i].name != NULL; i++)
+        if (known[i].factor == f && known[i].product == x)
+            return &known[i];
+    return NULL;
+}
 
-const linop_pair linop_tlr_host = {"tlr_host", "tlr", &factor_tlr_host, &product_panels};
-const linop_pair linop_tlr_host_fp16 = {"tlr_host+fp16", "tlr", &factor_tlr_host, &product_fp16};
-const linop_pair linop_tlr_host_fp16_lattice = {"tlr_host+fp16_lattice", "tlr", &factor_tlr_host,
-                                                &product_fp16_lattice};
-const linop_pair linop_tlr_host_toeplitz = {"tlr_host+toeplitz", "tlr", &factor_tlr_host,
-                                            &product_toeplitz};
-
-/* in the order of their numbers, which checkpoints keep */
-static const linop_pair *known[MOST] = {&linop_dense,
-                                        &linop_host,
-                                        &linop_fp16,
-                                        &linop_fp16_host,
-                                        &linop_distributed,
-                                        &linop_tlr,
-                                        &linop_toeplitz,
-                                        &linop_fp16_lattice_pairs,
-                                        &linop_tlr_fp16,
-                                        &linop_tlr_fp16_lattice,
-                                        &linop_tlr_toeplitz,
-                                        &linop_host_fp16,
-                                        &linop_host_fp16_lattice,
-                                        &linop_host_toeplitz,
-                                        &linop_tlr_host,
-                                        &linop_tlr_host_fp16,
-                                        &linop_tlr_host_fp16_lattice,
-                                        &linop_tlr_host_toeplitz,
-                                        &linop_integer};
+const char *linop_format(const linop_pair *pair) {
+    const factor_kind *f = pair->factor;
+    return f->compressed                                  ? "tlr"
+           : strcmp(pair->product->word, "toeplitz") == 0 ? "grid"
+           : pair->product->fp16 || f->residuals > 0      ? "half"
+                                                          : "dense";
+}
 
 const linop_pair *linop_find(const char *name) {
-    for (int i = 0; name != NULL && i < MOST && known[i] != NULL; i++)
-        if (strcmp(known[i]->name, name) == 0)
-            return known[i];
+    for (int i = 0; name != NULL && i < MOST && known[i].name != NULL; i++)
+        if (strcmp(known[i].name, name) == 0)
+            return &known[i];
     return NULL;
 }
 
 int linop_number(const linop_pair *pair) {
-    for (int i = 0; i < MOST; i++)
-        if (known[i] == pair)
-            return i + 1;
-    return 0;
+    return pair >= known && pair < known + MOST ? (int)(pair - known) + 1 : 0;
 }
 
 const linop_pair *linop_numbered(long number) {
-    return number > 0 && number <= MOST ? known[number - 1] : NULL;
+    return number > 0 && number <= MOST && known[number - 1].name != NULL ? &known[number - 1]
+                                                                          : NULL;
 }
 
 /* Whether the fields of two tables say what their functions are. */
@@ -99,8 +95,8 @@ status linop_register(const linop_pair *pair) {
     if (linop_find(pair->name) != NULL)
         return status_fail(MOAO_INPUT, "operator: there is one of the name %s", pair->name);
     for (int i = 0; i < MOST; i++)
-        if (known[i] == NULL) {
-            known[i] = pair;
+        if (known[i].name == NULL) {
+            known[i] = *pair;
             return MOAO_OK;
         }
     return status_fail(MOAO_INPUT, "operator: there are %d already", MOST);

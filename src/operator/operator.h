@@ -11,7 +11,6 @@
 
 typedef struct linop_pair {
     const char *name;
-    const char *format; /* the word of compute.format that it is */
     const factor_kind *factor;
     const product_kind *product;
 } linop_pair;
@@ -26,25 +25,10 @@ struct linop {
     linop *reference; /* of one that is not exact: the same factor with the product's reference */
 };
 
-extern const linop_pair linop_dense;     /* factor and T on the device */
-extern const linop_pair linop_integer;   /* the same by integers */
-extern const linop_pair linop_host;      /* factor in the host's memory, T by panels */
-extern const linop_pair linop_fp16;      /* W by a factor in FP16, exposures by differences */
-extern const linop_pair linop_fp16_host; /* the same; the factor is computed in the host's memory */
-extern const linop_pair linop_distributed; /* block-cyclic over the ranks, in the host's memory */
-extern const linop_pair linop_tlr;         /* compressed factor, T by panels */
-extern const linop_pair linop_toeplitz; /* dense factor; exposures by pairs of sensors, in FP32 */
-extern const linop_pair
-    linop_fp16_lattice_pairs; /* linop_fp16; sensors on a lattice by transforms */
-
-/* The same as linop_tlr with a factor that is kept in the host's memory, and below. */
-extern const linop_pair linop_tlr_host, linop_tlr_host_fp16, linop_tlr_host_fp16_lattice,
-    linop_tlr_host_toeplitz;
-
-/* Compressed factor; exposures by differences, these by transforms, pairs of sensors in FP32. */
-extern const linop_pair linop_tlr_fp16, linop_tlr_fp16_lattice, linop_tlr_toeplitz;
-/* The same with a factor in the host's memory. */
-extern const linop_pair linop_host_fp16, linop_host_fp16_lattice, linop_host_toeplitz;
+/* Local. The pair of a factor and a product, NULL: they do not go together. */
+const linop_pair *linop_of(const factor_kind *f, const product_kind *x);
+/* Local. What it is in a word of compute.format. */
+const char *linop_format(const linop_pair *pair);
 
 /* Local. A pair of that name, NULL: none. Others are registered, by a program that has them, before
  * the first use; tests name the one that a run takes (base/fault.h, "operator"). Tables of another

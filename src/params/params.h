@@ -92,8 +92,13 @@ enum {
     FACTOR_PARAM_HOST,
     FACTOR_PARAM_TLR,
     FACTOR_PARAM_TLR_HOST,
+    FACTOR_PARAM_FP16,
+    FACTOR_PARAM_FP16_HOST,
+    FACTOR_PARAM_DISTRIBUTED,
     FACTOR_PARAM_AUTO
 };
+#define FACTOR_PARAM_WORDS                                                                         \
+    "dense", "host", "tlr", "tlr_host", "fp16", "fp16_host", "distributed", "auto"
 enum { PRODUCT_PARAM_EXACT, PRODUCT_PARAM_FP16, PRODUCT_PARAM_TOEPLITZ, PRODUCT_PARAM_AUTO };
 enum { FORMAT_NONE, FORMAT_DENSE, FORMAT_HALF, FORMAT_TLR, FORMAT_GRID, FORMAT_AUTO };
 enum { VERIFY_OFF, VERIFY_SAMPLE, VERIFY_FULL };

@@ -129,8 +129,7 @@ done:
 status params_choose_exact(params_loader *l, const char *what) {
     params *par = l->par;
     static const char *const product[] = {"exact", "fp16", "toeplitz"}, *const factor[] = {
-                                                                            "dense", "host", "tlr",
-                                                                            "tlr_host"};
+                                                                            FACTOR_PARAM_WORDS};
     char text[160];
     if (par->compute_precision == PRECISION_PARAM_MIXED) {
         snprintf(text, sizeof text,

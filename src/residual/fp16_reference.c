@@ -22,12 +22,8 @@
 #define SETTLED 5e-7
 #define STEPS 4
 #define STEPS_DOUBLE 8 /* of a compressed factor, whose tolerance may be loose */
-/* R is brought to 2^-SMALLER of the size of B0: Cmm0^-1 makes it grow more than B0, which is
- * smooth, and the split FP16 parts of W have room for what B0 needs; two of them stay exact enough
- * down to there. */
-#define SMALLER 8
-#define GROUPS 8 /* of columns at which R is looked at after a step, */
-#define GROUP 8  /* and columns of each */
+#define GROUPS 8       /* of columns at which R is looked at after a step, */
+#define GROUP 8        /* and columns of each */
 
 /* B0 of columns j .. j + n into r, and its |B0|^2 into *square. */
 static status right_side(fp16 *x, int64_t j, int64_t n, double *r, double *square) {
@@ -276,17 +272,8 @@ done:
 /* W += R Cmm0^-1, R about rho times as large as B0: brought near the size of that, for FP16.
  */
 static status step(fp16 *x, double rho) {
-    engine *e = x->base.e;
-    const int64_t v = x->v, m = e->m;
-    const int up = rho > 0 ? (int)floor(-log2(rho)) - SMALLER : 0;
-    const float none = 0, factor = ldexpf(1, up);
-    status st;
-    TRY(e->be->gemm(e->ctx, BACKEND_S, 'N', 'N', v, m, 1, &none, x->b32, v, x->b32, 1, &factor,
-                    x->b32, v, e->work, e->lwork));
-    TRY(fp16_factor_divide(x->base.f, x->b32, x->b0[0], x->b0[1]));
-    TRY(e->be->fp16->cast_to_double(e->ctx, v, m, ldexp(1, -up), x->b32, v, 1, x->exact.w, v));
-done:
-    return st;
+    const int up = rho > 0 ? (int)floor(-log2(rho)) - FP16_SMALLER : 0;
+    return fp16_factor_step(x->base.f, up, x->b32, x->b0[0], x->b0[1], true, x->exact.w, x->v);
 }
 
 /* W by another factor, unless the last solve was of that target, and the same step of it. */

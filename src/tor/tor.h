@@ -84,10 +84,6 @@ static inline backend_cov_target *tor_target(const tor *t, int k) {
 static inline const double *tor_direction(const tor *t, int k) {
     return t->e.s->targets[t->ch.mine + k];
 }
-/* How many targets pass over the columns at once: all of this rank's, or one. */
-static inline int tor_pass(const tor *t) {
-    return t->op->together ? t->ch.nmine : 1;
-}
 /* Rows of W that are multiplied at once, from target k on: of *n targets. */
 wrows tor_rows(const tor *t, linop *op, int k, int *n);
 /* W of the k-th target, or V, as an operator (the reconstructor's or its reference) has it. */

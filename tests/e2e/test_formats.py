@@ -30,7 +30,7 @@ compute: {threads: 1}
 LARGER = ["sensors=[{type: ngs, nssp: 14, direction: [20, 10], magnitude: 8}]", "dm.nssp=10"]
 FORMS = (("dense", {}), ("tlr", {}), ("grid", {}), ("auto", {}), ("half", RESIDENT), ("grid", RESIDENT))
 # what these words of earlier versions are now
-WORDS = {"dense": ("dense", "exact"), "tlr": ("tlr", "exact"), "grid": ("dense", "toeplitz"), "half": ("dense", "fp16")}
+WORDS = {"dense": ("dense", "exact"), "tlr": ("tlr", "exact"), "grid": ("dense", "toeplitz"), "half": ("fp16", "fp16")}
 
 
 def header(folder, key="FORMAT"):

@@ -219,7 +219,7 @@ class Mixed(unittest.TestCase):
         self.assert_same(Run(CASE, TWO, "compute.backend=cpu"), run)
 
     def test_check_plans_the_memory(self):
-        """In halves W of more targets fits, and a GPU of 80 GB, which holds no factor in double precision, holds that."""
+        """In FP16 W of more targets fits, and a GPU of 80 GB, which holds no factor in double precision, holds that."""
         case = os.path.join(ROOT, "params", "mosaic.yaml")
         small, double = "compute.gpu_memory=79e9", "compute.precision=double"
         texts = [moao("check", case, "compute.backend=gpu", *more, check=False).stdout
@@ -228,7 +228,7 @@ class Mixed(unittest.TestCase):
         self.assertGreaterEqual(fits_in[1], 30)
         self.assertGreaterEqual(fits_in[3], 10)
         self.assertEqual([t.count("in split FP16, and inverses") for t in texts], [0, 1, 0, 1])
-        self.assertIn("factor of Cmm0, which passes by", texts[3])
+        self.assertIn("factor of Cmm0, which is streamed", texts[3])
 
 
 if __name__ == "__main__":

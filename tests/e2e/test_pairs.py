@@ -1,8 +1,9 @@
-"""Operators are pairs of a factor of Cmm and a product of an exposure (src/operator/operator.h): pairs of a factor that is compressed or in
-the host's memory with products in FP16 and by pairs of sensors, on the road of devices with the CPU as the device, against the dense
-factor with products in double precision."""
+"""Operators are pairs of a factor of Cmm and a product of an exposure (src/operator/operator.h): all pairs of a factor that is compressed,
+in the host's memory, in FP16 or distributed with products in double precision, in FP16 and by pairs of sensors, on the road of devices with
+the CPU as the device, against the dense factor with products in double precision."""
 import json
 import os
+import re
 import sys
 import tempfile
 import unittest
@@ -42,7 +43,7 @@ EDGE = 2  # target farthest from the centre, counted from 0, which the reference
 def words(pair):
     """Parameters that ask for a pair."""
     factor, product = pair.split("+")
-    mixed = ["compute.precision=mixed"] if product == "fp16_lattice" else []
+    mixed = {"fp16_lattice": ["compute.precision=mixed"]}.get(product, ["compute.precision=double"] if pair == "dense+fp16" else [])
     return ["compute.factor=" + factor, "compute.product=" + product.replace("fp16_lattice", "toeplitz")] + mixed
 
 
@@ -121,10 +122,46 @@ class Pairs(unittest.TestCase):
         self.check("host+fp16_lattice")
         self.check("host+toeplitz", least=1e-9)
 
+    def exact(self, pair, *options, residual="phase", most=1e-10, **kw):
+        """Exposures in double precision, with W that differs from the dense one by rounding alone."""
+        run = of(pair, "psf.residual=" + residual, *options, **kw)
+        self.assertEqual(set(run.table("EXPOSURES")["PRECISN"]), {"double"})
+        with fits.open(run.path("maps.fits")) as f:
+            self.assertEqual((f[0].header["CFACTOR"], f[0].header["CPRODUCT"]), tuple(pair.split("+")))
+        gap = self.gaps(run, residual).max()
+        self.assertTrue(0 < gap < most, gap)
+        told = re.findall(r"\|W Cmm - D\+ Ctm\| / \|D\+ Ctm\| = (\S+)", run.process.stdout + run.process.stderr)
+        self.assertTrue(told and max(map(float, told)) < 1e-10, told)
+
+    def test_fp16_exact(self):
+        """A factor in split FP16 whose W is refined: of commands, and of V, whose right-hand side is of another size."""
+        self.exact("fp16+exact")
+        self.exact("fp16_host+exact", ranks=2)
+        self.exact("fp16+exact", residual="sensor")
+
+    def test_fp16_transforms(self):
+        """The same with sensors on a common lattice by transforms; in FP16 with the factor that is computed in the host's memory."""
+        self.check("fp16+toeplitz", edge=1e-10, least=1e-9)
+        self.check("fp16_host+toeplitz", "sensor", edge=1e-10, least=1e-9)
+        self.check("fp16_host+fp16_lattice")
+
+    def test_distributed(self):
+        """A factor of which each rank has a part, and targets of its own; of ranks that have none, all take part in solves."""
+        self.exact("distributed+exact", ranks=2, most=1e-12)
+        self.exact("distributed+exact", "compute.targets_per_chunk=1", ranks=3, most=1e-12)
+        self.check("distributed+fp16", ranks=2)
+        self.check("distributed+fp16_lattice", "sensor")
+        self.check("distributed+toeplitz", ranks=3, least=1e-9)
+
+    def test_dense_fp16(self):
+        """In double precision products in FP16 that are asked for by name have a factor in double precision."""
+        self.check("dense+fp16")
+
     def test_reference(self):
         """Where no difference is allowed, all targets are computed in double precision."""
-        for pair, most in (("tlr+fp16", 2e-6), ("host+fp16", 1e-12), ("host+toeplitz", 1e-12)):
-            run = of(pair, "psf.residual=phase", "compute.mixed_tolerance=0")
+        for pair, most, ranks in (("tlr+fp16", 2e-6, 1), ("host+fp16", 1e-12, 1), ("host+toeplitz", 1e-12, 1), ("fp16+toeplitz", 1e-10, 1),
+                                  ("distributed+fp16", 1e-12, 2)):
+            run = of(pair, "psf.residual=phase", "compute.mixed_tolerance=0", ranks=ranks)
             self.assertEqual(set(run.table("EXPOSURES")["PRECISN"]), {"double"})
             self.assertLess(self.gaps(run).max(), most)
 
@@ -159,6 +196,16 @@ class Pairs(unittest.TestCase):
             for key in a:
                 if "PARAMETERS" not in key:
                     self.assertEqual(a[key].tobytes(), b[key].tobytes(), key)
+
+    def test_resumed_distributed(self):
+        """A distributed factor, without a GPU: the same, and a dense factor of that name is another one."""
+        options = words("distributed+toeplitz") + ["compute.targets_per_chunk=1"]
+        with tempfile.TemporaryDirectory() as folder:
+            case, out = moao_test.write_case(os.path.join(folder, "case.yaml"), CASE), os.path.join(folder, "out")
+            refused = moao_test.stopped_and_resumed(case, out, options, ["compute.factor=dense", options[1]], None, 2)
+            self.assertIn("(factor distributed, product toeplitz), where factor dense and product toeplitz would compute now", refused)
+            np.testing.assert_array_equal(moao_test.maps(out)["1 TARGETS.STREHL"],
+                                          moao_test.maps(Run(CASE, *options).dir)["1 TARGETS.STREHL"])
 
 
 if __name__ == "__main__":

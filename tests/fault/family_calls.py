@@ -77,7 +77,7 @@ def trials(lab, rng, full):
             forms += [spec_of(NAME, mode="new", ranks=1, rank=0, kind=kind, n=n, action=action, case="least-nodes", resident=0)
                       for action in ACTIONS[kind] for n in rng.sample(range(1, total + 1), min(4, total))]
     rng.shuffle(listed)
-    return listed + forms if full else listed[:24] + forms
+    return listed + forms if full else listed[:22] + forms
 
 
 def check_mixture(lab, out, ranks):

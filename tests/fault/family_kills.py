@@ -19,13 +19,13 @@ def trials(lab, rng, full):
     configurations = [("2", "0", "mpirun"), ("1", "0", "mpirun"), ("2", "1", "mpirun"), ("2", "0", "moao"),
                       ("3", "0", "mpirun")]
     moments = ["at", "parts", "file"]
-    forms = ["", *FORMS] if full else ["", "", "tlr", "", "grid", "", "", "spread", "", "auto", "", "mixed"]
+    forms = ["", *FORMS] if full else ["", "", "tlr", "", "grid", "", "fp16", "spread", "", "auto", "blocks", "mixed"]
     i = 0
     while full or i < 15:
         sig = SIGNALS[i % len(SIGNALS)]
         ranks, resident, start = configurations[i // 3 % len(configurations)]
         form = forms[i % len(forms)]
-        if form == "mixed":
+        if on_device(form) == "1":
             resident = "1"
         if form == "auto":
             ranks, start = "1", "mpirun"

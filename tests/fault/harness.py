@@ -45,7 +45,7 @@ OTHER_CASE = LEAST_CASE.replace("diameter: 8 m", "zenith: 30 deg, diameter: 8 m"
 CASES = {"tiny": TINY_CASE, "least": LEAST_CASE, "long": LONG_CASE, "brief": BRIEF_CASE, "other": OTHER_CASE}
 # forms of Cmm, with a name each: "least-tlr". FP16 is computed on devices, for which the CPU stands
 FORMS = {"tlr": "factor: tlr", "spread": "factor: tlr, tlr_distributed: true", "grid": "product: toeplitz", "auto": "factor: auto",
-         "mixed": "precision: mixed"}
+         "mixed": "precision: mixed", "blocks": "factor: distributed", "fp16": "factor: fp16"}
 CASES.update({"%s-%s" % (name, form): CASES[name].replace("compute: {", "compute: {%s, " % words)
               for name in ("least", "long", "brief") for form, words in FORMS.items()})
 # what a run can do besides, coarse: the lines that the case gets, and what takes the place of its texts
@@ -81,7 +81,7 @@ CASES.update({"least-" + name: in_mode(*how) for name, how in MODES.items()})
 
 def on_device(form):
     """Whether a form needs one, as the keys of trials say it."""
-    return "1" if form == "mixed" else "0"
+    return "1" if form in ("mixed", "fp16") else "0"
 
 
 class Fail(Exception):

@@ -270,10 +270,10 @@ static status stubborn_open(engine *e, const plan *p, const double *proj, factor
     return open_rough(e, f, &stubborn_products, out);
 }
 
-static const linop_pair pairs[] = {{"blocks", "dense", &block_factors, &block_products},
-                                   {"rough", "dense", &block_factors, &rough_products},
-                                   {"stubborn", "dense", &block_factors, &stubborn_products},
-                                   {"blocks+panels", "dense", &block_factors, &product_panels}};
+static const linop_pair pairs[] = {{"blocks", &block_factors, &block_products},
+                                   {"rough", &block_factors, &rough_products},
+                                   {"stubborn", &block_factors, &stubborn_products},
+                                   {"blocks+panels", &block_factors, &product_panels}};
 
 /* --- runs */
 
@@ -386,7 +386,7 @@ static void test_falls_back(void **state) {
 static void test_registry(void **state) {
     factor_kind f = block_factors;
     product_kind x = block_products;
-    linop_pair other = {"longer", "dense", &f, &x};
+    linop_pair other = {"longer", &f, &x};
     (void)state;
     assert_int_equal(linop_register(&pairs[0]), MOAO_INPUT);
     status_clear();

@@ -25,7 +25,7 @@ static status limited_alloc(backend_ctx *ctx, size_t bytes, void **to) {
 static status open_tor(const backend *be, report *rep, int fit, tor *t, int *chunk) {
     const int v = s.dm.nact;
     static plan plan;
-    plan = (struct plan){.pair = &linop_dense,
+    plan = (struct plan){.pair = linop_find("dense"),
                          .be = be,
                          .devices = true,
                          .rows = v,

@@ -34,7 +34,7 @@ static void errors(bool gradient, double more, double *rms, double *worst) {
     e.rows = ROWS;
     case_ok(engine_load(&e, &p));
     proj = device(sizeof(double) * (size_t)(ROWS * e.t));
-    const plan plan = {.pair = &linop_toeplitz,
+    const plan plan = {.pair = linop_find("grid"),
                        .devices = true,
                        .host = true,
                        .rows = ROWS,
