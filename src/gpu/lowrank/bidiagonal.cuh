@@ -242,10 +242,12 @@ __device__ inline void bracket_points(const Bracket &a, double &x1, double &x2) 
     }
 }
 
-/* Narrows the bracket of value t, counted from the largest one, until its width is up to `part` of
- * hi or `least`. Two neighbouring lanes for one value; all lanes of a warp. */
-__device__ inline void narrow(const double *b, int n, int t, bool wanted, double part, double least,
-                              Bracket &a) {
+/* Narrows the bracket of value t of n, counted from the largest one, until its width is up to
+ * `part` of hi or `least`; below(x): the Count of x. Two neighbouring lanes for one value; all
+ * lanes of a warp. */
+template <class F>
+__device__ inline void narrow_by(F below, int n, int t, bool wanted, double part, double least,
+                                 Bracket &a) {
     const bool second = threadIdx.x & 1;
     for (;;) {
         const bool wide = wanted && a.hi - a.lo > fmax(part * a.hi, least);
@@ -253,7 +255,7 @@ __device__ inline void narrow(const double *b, int n, int t, bool wanted, double
             return;
         double x1, x2;
         bracket_points(a, x1, x2);
-        const Count mine = values_below(b, n, second ? x2 : x1),
+        const Count mine = below(second ? x2 : x1),
                     other = {__shfl_xor_sync(0xffffffffu, mine.minor, 1),
                              __shfl_xor_sync(0xffffffffu, mine.exponent, 1),
                              __shfl_xor_sync(0xffffffffu, mine.below, 1)},
@@ -267,6 +269,11 @@ __device__ inline void narrow(const double *b, int n, int t, bool wanted, double
         if (over1 || over2)
             a.hi = over1 ? x1 : x2, a.at_hi = over1 ? c1 : c2;
     }
+}
+/* The same of the values of B. */
+__device__ inline void narrow(const double *b, int n, int t, bool wanted, double part, double least,
+                              Bracket &a) {
+    narrow_by([=](double x) { return values_below(b, n, x); }, n, t, wanted, part, least, a);
 }
 
 /* --- vectors */

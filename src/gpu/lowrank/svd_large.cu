@@ -2,6 +2,7 @@
 #include "gpu/batch/batch_gpu.h"
 #include "lowrank_gpu.h"
 #include "svd_core.cuh"
+#include "svd_eigen.cuh"
 #include "svd_matrix.cuh"
 #include "svd_tall.cuh"
 #include "svd_warp.cuh"
@@ -52,35 +53,54 @@ static bool sorts_by_qr(int64_t rows, int64_t cols) {
            cols <= lowrank::core_max() / 2;
 }
 
-size_t lowrank_gesvj_work(backend_type t, int64_t count, int64_t m, int64_t n) {
+namespace lowrank {
+namespace {
+
+size_t rotations_work(backend_type t, int64_t count, int64_t m, int64_t n) {
     const int64_t rows = m > n ? m : n, cols = m > n ? n : m;
     const size_t element = t == BACKEND_D ? sizeof(double) : sizeof(float);
-    if (count == 0 || cols == 0 || rows <= lowrank::WARP_MAX)
+    if (count == 0 || cols == 0 || rows <= WARP_MAX)
         return 0;
-    if (rows > lowrank::BLOCK_ROWS)
-        return lowrank::tall_work(t, count, rows, cols, false);
+    if (rows > BLOCK_ROWS)
+        return tall_work(t, count, rows, cols, false);
     if (sorts_by_qr(rows, cols))
-        return lowrank::tall_work(t, count, rows, cols, true);
-    if (rows <= lowrank::core_max())
-        return element *
-               (size_t)(lowrank::svd_core_slot((int)rows) * lowrank::core_slots((int)rows, count));
-    return t == BACKEND_D ? lowrank::wide_svd_work<double>(count, (int)rows, (int)cols)
-                          : lowrank::wide_svd_work<float>(count, (int)rows, (int)cols);
+        return tall_work(t, count, rows, cols, true);
+    if (rows <= core_max())
+        return element * (size_t)(svd_core_slot((int)rows) * core_slots((int)rows, count));
+    return t == BACKEND_D ? wide_svd_work<double>(count, (int)rows, (int)cols)
+                          : wide_svd_work<float>(count, (int)rows, (int)cols);
+}
+
+status rotations(cudaStream_t s, backend_type t, const SvdCall &call, void *work, size_t lwork) {
+    SvdCall c = call;
+    const int64_t rows = c.m.n > c.n.n ? c.m.n : c.n.n, cols = c.m.n > c.n.n ? c.n.n : c.m.n;
+    c.sorted = rows <= BLOCK_ROWS;
+    if (rows > BLOCK_ROWS || sorts_by_qr(rows, cols))
+        return tall_svd(s, t, c, work, lwork);
+    return t == BACKEND_D ? svd<double>(s, c.jobu, c.jobv, c.cut, c.count, c.m, c.n, c.a, c.sigma,
+                                        c.u, c.v, c.rank, c.info, work, lwork)
+                          : svd<float>(s, c.jobu, c.jobv, c.cut, c.count, c.m, c.n, c.a, c.sigma,
+                                       c.u, c.v, c.rank, c.info, work, lwork);
+}
+
+constexpr EigenRest ROTATIONS = {rotations_work, rotations};
+
+} // namespace
+} // namespace lowrank
+
+size_t lowrank_gesvj_work(backend_type t, int64_t count, int64_t m, int64_t n) {
+    return count > 0 && lowrank::eigen_serves(t, nullptr, m, n)
+               ? lowrank::eigen_work(count, m, n, lowrank::ROTATIONS)
+               : lowrank::rotations_work(t, count, m, n);
 }
 
 status lowrank_gesvj(cudaStream_t s, backend_type t, char jobu, char jobv, const batch_cut *cut,
                      int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat sigma,
                      batch_mat u, batch_mat v, int64_t *rank, int *info, void *work, size_t lwork) {
-    if (m.n > lowrank::BLOCK_ROWS || n.n > lowrank::BLOCK_ROWS)
-        return lowrank::tall_svd(
-            s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, false}, work, lwork);
-    if (sorts_by_qr(m.n > n.n ? m.n : n.n, m.n > n.n ? n.n : m.n))
-        return lowrank::tall_svd(
-            s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, true}, work, lwork);
-    return t == BACKEND_D ? lowrank::svd<double>(s, jobu, jobv, cut, count, m, n, a, sigma, u, v,
-                                                 rank, info, work, lwork)
-                          : lowrank::svd<float>(s, jobu, jobv, cut, count, m, n, a, sigma, u, v,
-                                                rank, info, work, lwork);
+    const lowrank::SvdCall call = {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, false};
+    return lowrank::eigen_serves(t, cut, m.n, n.n)
+               ? lowrank::eigen_svd(s, call, lowrank::ROTATIONS, work, lwork)
+               : lowrank::rotations(s, t, call, work, lwork);
 }
 
 status lowrank_right_vectors(cudaStream_t s, backend_type t, const batch_cut *cut, int64_t count,

@@ -14,6 +14,7 @@ constexpr int WIDE_STATE = 4; /* numbers of a matrix between the kernels */
 struct WidePlan {
     int rows, cols, pairs, ldx, ldc; /* pairs: of blocks of columns, side by side */
     int panel;                       /* rows of the longest panel that shared memory has room for */
+    int height;                      /* rows that rotations see; 0: as many as there are columns */
     size_t w, l, j, tau, squares, state, ints, slot;
 };
 template <class T> inline WidePlan wide_plan(int rows, int cols) {

@@ -29,7 +29,7 @@ __device__ inline bool wide_pair(const WidePlace<T> &q, const WidePlan &p, int c
     const double root = sqrt((double)cols), tol = eps * (root > 10.0 ? root : 10.0);
     const int x = blocks.x * Gram::BLOCK, y = blocks.y * Gram::BLOCK;
     const GramPair<T> pair = {q.X + (int64_t)x * p.ldx, q.X + (int64_t)y * p.ldx, p.ldx,
-                              round_up(cols, Gram::ROWS)};
+                              p.height ? p.height : round_up(cols, Gram::ROWS)};
     return gram_rotate(pair, within, pair_bounds(tol, floor * floor, cols), 1024.0 * eps * eps,
                        q.squares + x, q.squares + y, shared);
 }
