@@ -11,7 +11,8 @@
 #define STEP_POWER 3.3
 #define STEP_ALTITUDE 3.5
 /* What is left of the structure of an exposure less a multiple of a whole one's, of its own:
- * measured with the night of params/mosaic.yaml on a telescope of 4 m (docs/field-maps.md) */
+ * measured with the night of params/mosaic.yaml on a telescope of 4 m
+ * (bench/results/field-maps-cpu.txt) */
 #define SAME_W 0.025 /* under the same reconstructor */
 #define OTHER_W 0.1  /* under an earlier one */
 #define LACKING 0.4  /* of its error: expected of what an exposure lacks, at most, */
