@@ -28,7 +28,7 @@ static status make_base(obsseq *o, linop *op) {
     for (int k = 0; k < t->ch.nmine; k++) {
         TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
         TRY(phase_share(t, ph, op, k));
-        psf_aim(o->ps, tor_direction(t, k));
+        TRY(o->img->aim(o->imager, tor_direction(t, k)));
         TRY(engine_zero(e, BACKEND_D, v, v, t->y[k], v));
         TRY(o->img->pairs(o->imager, t->y[k], v, phase_of(ph, t, k), v, phase_base(ph, t, k),
                           phase_base_pairs(ph, t, k)));
@@ -57,18 +57,21 @@ static status add_share(obsseq *o, const linop *op, int k) {
 static status target_sums(obsseq *o, const linop *op, int k) {
     const team *t = &o->t.t;
     const double *y = o->t.y[k], *ct = phase_of(&o->phase, &o->t, k);
+    status st;
     if (o->phase.n == 0)
         return average(o, t->row0, t->nlrow, y, true, o->sum);
-    psf_aim(o->ps, tor_direction(&o->t, k));
+    TRY(o->img->aim(o->imager, tor_direction(&o->t, k)));
     if (t->nlrow == t->nrow) {
-        const status st = o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum, o->pairwise);
+        st = o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum, o->pairwise);
         return st == MOAO_OK && op->product->leaves_share ? add_share(o, op, k) : st;
     }
     memset(o->sum, 0, psf_sep_count(o->ps) * sizeof *o->sum);
     if (o->pair_sums != NULL)
         memset(o->pair_sums, 0, psf_pairwise_count(o->ps) * sizeof *o->pair_sums);
-    return psf_accumulate_phase(o->ps, (size_t)t->row0, (size_t)t->nlrow, y, (size_t)t->nlrow, ct,
-                                (size_t)t->nlrow, o->sum, o->pair_sums);
+    st = psf_accumulate_phase(o->ps, (size_t)t->row0, (size_t)t->nlrow, y, (size_t)t->nlrow, ct,
+                              (size_t)t->nlrow, o->sum, o->pair_sums);
+done:
+    return st;
 }
 
 /* --- tables */

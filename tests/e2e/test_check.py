@@ -78,7 +78,7 @@ class Check(unittest.TestCase):
 
     def test_gpus_that_would_not_compute(self):
         """What is computed on CPUs alone has no forecast of GPUs."""
-        for name, option, reason in (("instruments/mavis", "mode=mcao", "closed loop"), ("mcao", "mode=mcao", "images of mirrors"),
+        for name, option, reason in (("instruments/mavis", "mode=mcao", "closed loop"), ("split", "mode=split", "mode: split"),
                                      ("demo", "compute.backend=cpu", "compute.backend is cpu")):
             p = moao("check", os.path.join(ROOT, "params", name + ".yaml"), "--gpus", "1", option, check=False)
             self.assertEqual(p.returncode, 2)
