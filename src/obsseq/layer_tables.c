@@ -90,7 +90,7 @@ done:
 
 /* The lattice of the layers of a table. */
 static status place_lattice(const sys *s, size_t points, bool still, layer_table *g) {
-    g->points = g->h == 0 && !(still && (g->drift[0] != 0 || g->drift[1] != 0));
+    g->points = g->h == 0;
     if (g->points) {
         g->count = (int64_t)points;
         return MOAO_OK;
@@ -126,15 +126,16 @@ static bool belongs(const sys *s, const profile *p, int l, const layer_table *g,
     double drift[2];
     drift_of(s, p, l, drift);
     return p->strength[l] > 0 && p->h[l] == g->h &&
-           (!still || (drift[0] == g->drift[0] && drift[1] == g->drift[1]));
+           (!still || g->points || (drift[0] == g->drift[0] && drift[1] == g->drift[1]));
 }
 
-/* A table for each altitude, where displacements matter for each of these too. */
+/* A table for each altitude, where displacements matter for each of these too; on the ground two
+ * then, as points are no places of a lattice. */
 static status open_tables(const sys *s, const profile *p, size_t points, bool still, int *n,
                           layer_table **table) {
     status st;
     *n = 0;
-    TRY(ALLOC(*table, (size_t)p->nlayer + 1, "tables by layer"));
+    TRY(ALLOC(*table, (size_t)p->nlayer + 2, "tables by layer"));
     for (int l = 0; l < p->nlayer; l++) {
         bool known = p->strength[l] == 0;
         for (int i = 0; i < *n && !known; i++)
@@ -145,6 +146,10 @@ static status open_tables(const sys *s, const profile *p, size_t points, bool st
         g->h = p->h[l];
         drift_of(s, p, l, g->drift);
         TRY(place_lattice(s, points, still, g));
+        g->moved = g->points && still;
+        if (g->moved)
+            (*table)[(*n)++] =
+                (layer_table){.points = true, .still = true, .count = (int64_t)points};
     }
 done:
     return st;
@@ -248,7 +253,7 @@ static status open_table(tor *t, layer_tables *g, const profile *p, bool still, 
     TRY(fill_places(g, of));
     TRY(ALLOC(of->value, (size_t)(g->rows * of->count), "covariances of commands by layer"));
     if (t->ch.nmine > 0)
-        st = e->mat->aim(tor_target(t, 0), (double[2]){0, 0}, true);
+        st = e->mat->aim(tor_target(t, 0), (double[2]){0, 0}, !of->still);
 done:
     profile_free(&one);
     return st;
@@ -361,6 +366,8 @@ static void look_up(const layer_tables *g, const double dir[2], bool still, int6
     memset(out, 0, (size_t)g->rows * sizeof *out);
     for (int l = 0; l < g->n; l++) {
         taps of;
+        if (still ? g->table[l].moved : g->table[l].still)
+            continue;
         find_taps(g, &g->table[l], dir, still, point, &of);
         for (int64_t from = 0, n; from < g->rows; from += n) {
             const double *column[TAPS * TAPS];

@@ -20,7 +20,9 @@ typedef struct {
     int64_t count;   /* columns */
     double *x, *y;   /* [count] their places [m] */
     double *value;   /* on the host: rows x count, leading dimension rows */
-    bool points;     /* on the ground: columns are the points themselves */
+    bool points;     /* on the ground: columns are the points themselves, */
+    bool still;      /* without wind, */
+    bool moved;      /* or with it, where there is a table of either */
 } layer_table;
 
 struct layer_tables {
