@@ -115,8 +115,8 @@ static status named_model(cmdline *cl, const gpu_model **model) {
 static status may_use_gpus(const cmdline *cl, const params *par) {
     const char *reason = device_host_only(par);
     if (reason == NULL && par->compute_backend == BACKEND_CPU)
-        reason = par->mirrors_pitch.n > 0 ? "images of mirrors are computed on CPUs"
-                                          : "compute.backend is cpu";
+        reason =
+            par->mode == MODE_SPLIT ? "mode: split is computed on CPUs" : "compute.backend is cpu";
     if (cl->gpus == 0 || reason == NULL)
         return MOAO_OK;
     return status_fail(MOAO_INPUT, "--gpus: %s; ask about --nodes and --cores alone", reason);

@@ -22,6 +22,16 @@ extern "C" {
 
 #define PSF_SLOTS 2
 
+/* One of several mirrors, or one that is not on the pupil: actuators p_a = (place - n/2) pitch,
+ * influence functions exp(-|x - p_a|^2/(2 x0^2)), of which a target in direction d sees those at
+ * x + d altitude. */
+typedef struct {
+    int n, nact, first;         /* pitches across; actuators, the number of the first's command */
+    const int *place;           /* [nact] y (n + 1) + x, increasing */
+    double pitch, x0, altitude; /* [m] */
+    int reach;                  /* pitches beyond which an influence function is nil */
+} psf_model_mirror;
+
 /* All arrays are borrowed, and stay until the backend_imager is closed. A separation (dx, dy), both
  * from -n to n, is stored at (dy + n) (2 n + 1) + dx + n; grids hold u = 0..P-1 slow, v fast. */
 typedef struct {
@@ -33,7 +43,7 @@ typedef struct {
     int nlambda, nbox;    /* nlambda >= 1 */
     const double *lambda; /* [nlambda] [m] */
     const double *box;    /* [nbox] sides of the ensquared-energy boxes [rad] */
-    int nact;             /* actuators, by row (y) and column of the mirror */
+    int nact;             /* actuators, by row (y) and column of the mirror; of several: of all */
     const int *place;     /* [nact] y (n + 1) + x, increasing */
     const double *weight; /* [nact] */
     const double *norm;   /* [2n+1][2n+1] sum of products of weights by separation */
@@ -61,7 +71,11 @@ typedef struct {
     const double *if_y, *if_x[2]; /* [lattice][n + 1] its factors, along x in even and odd rows */
     const int *tap_x[2], *tap_y;  /* [P], [2 P - 1] first lattice point */
     const double *tap_wx[2], *tap_wy; /* [P][taps], [2 P - 1][taps] */
-    struct psf *host;                 /* what it was made of, for the CPU backend */
+    /* several mirrors in the place of the one above, whose if_y and if_x do not count then */
+    int nmirror; /* 0: none */
+    const psf_model_mirror *mirror;
+    double corner, step; /* of the lattice: x and y of the pupil's square, a row's height [m] */
+    struct psf *host;    /* what it was made of, for the CPU backend */
 } psf_model;
 
 typedef struct {
@@ -74,6 +88,7 @@ typedef struct backend_imager backend_imager;
 
 typedef status psf_average_op(backend_imager *p, const double *y, int64_t ldy, bool both,
                               double *sum);
+typedef status psf_aim_op(backend_imager *p, const double dir[2]);
 typedef status psf_pairs_op(backend_imager *p, const double *y, int64_t ldy, const double *ct,
                             int64_t ldct, double *sum, float *pairwise);
 typedef status psf_compute_op(backend_imager *p, int slot, const double *sum, const double *common,
@@ -99,6 +114,10 @@ typedef struct backend_psf {
     /* sum[(2n+1)^2] = weighted sums by separation of the nact x nact matrix y: sum(delta) of w_a
      * w_b y(a, b), delta = position of b minus that of a. When `both`, y stands for y + y'. */
     psf_average_op *average;
+
+    /* Shapes that `pairs` has from now on are those that a target in direction dir [rad] sees; (0,
+     * 0) after open. Nothing where there is one mirror on the pupil. */
+    psf_aim_op *aim;
 
     /* The same sums where psf_model.lattice > 0: of the residual phase at pairs of points (model
      * section 7). y: nact x nact, W Cmm W' = y + y'; ct: nact x np, W Cpm' [m^2]. pairwise (NULL:

@@ -27,6 +27,13 @@ static status pairs(backend_imager *b, const double *y, int64_t ldy, const doubl
     return st == MOAO_OK ? h->own->pairs(b, y, ldy, ct, ldct, sum, pairwise) : st;
 }
 
+static status aim(backend_imager *b, const double dir[2]) {
+    const backend_imager_head *h = head_of(b);
+    const status st =
+        checked_range(h->pairs && dir[0] - dir[0] == 0 && dir[1] - dir[1] == 0, "aim");
+    return st == MOAO_OK ? h->own->aim(b, dir) : st;
+}
+
 static status compute(backend_imager *b, int slot, const double *sum, const double *common,
                       const float *pairwise) {
     const backend_imager_head *h = head_of(b);
@@ -59,6 +66,7 @@ static status collect(backend_imager *b, int slot, double *scalars, float *image
 void checked_psf(const backend_psf *own, backend_psf *table) {
     *table = *own;
     table->average = average;
+    table->aim = aim;
     table->pairs = pairs;
     table->compute = compute;
     table->logs = logs;

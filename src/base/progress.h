@@ -97,7 +97,9 @@ typedef struct {
     int ncompression;
     double mixed_unseen; /* share of the exposures that are not sampled which is over the tolerance
                             at most, at 95 % confidence; NAN: all are sampled, or none at random */
-    const char *verify;  /* compute.verify: residuals checked, largest relative differences, time */
+    int layers_over;     /* exposures in which tables by layer were over the tolerance; */
+    double layers_difference; /* largest difference that they made in the others; 0: none */
+    const char *verify; /* compute.verify: residuals checked, largest relative differences, time */
     long verified;
     double verify_largest[VERIFY_SUBJECTS], verify_seconds;
     report_term *budget; /* [nbudget] of the long exposure, on rank 0 */

@@ -216,6 +216,15 @@ static void write_compression(json *j, const report *r) {
     json_end(j);
 }
 
+static void write_layers(json *j, const report *r) {
+    if (r->layers_over == 0 && !(r->layers_difference > 0))
+        return;
+    json_object(j, "layers");
+    json_number(j, "largest_difference", r->layers_difference);
+    json_integer(j, "exposures_over_tolerance", r->layers_over);
+    json_end(j);
+}
+
 static void write_sampling(json *j, const report *r) {
     if (r->nodes == 0)
         return;
@@ -257,6 +266,7 @@ static status write_file(const comm *c, const report *r, const summary *s, const
     json_end(&j);
     write_precision(&j, r);
     write_compression(&j, r);
+    write_layers(&j, r);
     write_verify(&j, r);
     write_sampling(&j, r);
     if (r->nbudget > 0)

@@ -34,6 +34,7 @@ typedef struct plan {
 
     /* method */
     command_way way;     /* how D+ is applied, if H is exact */
+    bool by_layers;      /* W Cpm' of all targets by tables of each layer (obsseq/layer_tables.h) */
     bool raw;            /* V = D' Ctm0 Cmm0^-1 may take the place of W */
     int sample;          /* target by which what is not exact is checked */
     int nsample;         /* columns of the sampled residual */

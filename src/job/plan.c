@@ -102,7 +102,8 @@ request request_init(const params *par, const sys *s, const atmos *a, const psf_
     q.tables = matcov_held_bytes(s, q.nlayer, atmos_count_layerings(a, MATCOV_LAYERINGS));
     q.target_tables = matcov_target_bytes(s, q.nlayer);
     request_for_gpu(&q, NULL);
-    q.toeplitz_pays = request_automatic(&q) && plan_toeplitz_pays(&q);
+    plan_count_layers(&q);
+    q.toeplitz_pays = request_automatic(&q) && !plan_wants_layers(&q) && plan_toeplitz_pays(&q);
     q.image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
     return q;
 }
@@ -299,6 +300,8 @@ static void count_ranks(const request *q, const machine *k, int g, int kg, plan 
         add_host(p, "phase on the pupil",
                  phase_bytes(q->points, w) + phase_target_bytes(q->points, (size_t)kg * nl) +
                      psf_phase_work(s, o, nl, k->threads));
+    if (p->by_layers)
+        add_host(p, "covariances by layer", layer_tables_bytes(&q->layers, nl));
     if (o->budget)
         add_host(p, "error budget",
                  mirror_budget_bytes(s) + budget_bytes(s, q->points, nl, w) +
@@ -435,15 +438,18 @@ static void count_work(const request *q, plan *p) {
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
     const bool shares = sys_shares(s); /* one W for all targets of a chunk, one Y */
     const double solves = shares ? ntor * p->nchunk : solves_of(q), residuals = residuals_of(q),
-                 own = shares ? ne * p->nchunk : residuals;
+                 own = shares ? ne * p->nchunk : residuals,
+                 own_covariances = p->by_layers ? ne * p->nchunk : residuals; /* of each target */
     p->flops[STAGE_SOLVE] = solves * (2 * v * m * m * (1 + p->pair->factor->residuals) +
-                                       2 * v * of.solve * sys_fit_directions(s) * m);
+                                      2 * v * of.solve * sys_fit_directions(s) * m);
     p->flops[STAGE_EXPOSURE] = own * (v * m * m + 2 * v * v * m + of.end) +
-                               residuals * 2 * v * (o->phase ? points : of.exposure) * m +
+                               own_covariances * 2 * v * (o->phase ? points : of.exposure) * m +
                                (o->phase ? 0 : ne * (2 * v * t * of.truth + 2 * v * v * t));
+    if (p->by_layers)
+        p->flops[STAGE_EXPOSURE] += ne * p->nchunk * plan_layers_flops(q);
     if (o->budget)
         p->flops[STAGE_EXPOSURE] +=
-            solves_of(q) * 2 * v * v * m + residuals * 2 * v * lag_points(q) * m;
+            solves_of(q) * 2 * v * v * m + own_covariances * 2 * v * lag_points(q) * m;
     const double all = q->want > 0 ? q->want : nt;
     double maps = all * (ne + 1) * (2 + o->nbox + 1) * o->nlambda * 8;
     maps += o->budget ? all * (ne + 1) * budget_count(s) * 8 : 0;
@@ -453,6 +459,19 @@ static void count_work(const request *q, plan *p) {
     p->output = maps + images * o->nlambda * o->crop * o->crop * 4;
     if (q->want > 0 && q->par->output_field)
         p->output += nt * ne * kept_numbers(q) * 4;
+}
+
+/* Floating-point operations of the sums over pairs of a target's points: commands of each row of
+ * points, their shapes on all points along x and y, mirror by mirror. */
+static double pair_flops(const sys *s, const psf_opts *o) {
+    const double points = (double)psf_points_of(s, o),
+                 rows = 0.5 * sqrt((double)psf_sep_count_of(s, o)), v = sys_commands(s);
+    double sum = 2 * points * v * (s->fit.nmirror > 0 ? v : fmin(v, 14 * sqrt(v)));
+    for (int i = 0; i < s->fit.nmirror || i == 0; i++) {
+        const double side = (s->fit.nmirror > 0 ? s->fit.mirrors[i].nssp : s->dm.nssp) + 1;
+        sum += 2 * points * side * rows * (side + rows);
+    }
+    return sum + 2 * points * points;
 }
 
 /* tests/e2e/test_figures.py compares the times of the full scale with those of docs/figures.json.
@@ -468,17 +487,16 @@ static void estimate(const request *q, const machine *k, plan *p) {
     const int ngroup = p->nrank / p->group_size;
     const double nt = s->ntarget;
     psf_sizes z = {.grid = 2};
-    int nlayer = 0;
+    double slopes, ages;
     if (psf_sizes_of(s, o, &z) != MOAO_OK)
         status_clear();
     const double grid = z.grid;
     double rate = device ? k->device_rate : k->rate;
-    for (int i = 0; i < a->nprofile; i++)
-        nlayer = a->profiles[i].nlayer > nlayer ? a->profiles[i].nlayer : nlayer;
+    plan_count_ages(s, a, &slopes, &ages);
     if (!(rate > 0))
         rate = device ? gpu_model_rate(g) : MACHINE_THREAD_RATE * k->threads;
     const double flop = 1 / (MACHINE_EFFICIENCY * rate * n),
-                 value = nlayer * MACHINE_EVALUATION / (n * threads);
+                 once_value = MACHINE_EVALUATION / (n * threads), value = q->nlayer * once_value;
     /* the rank with the most targets, over the mean */
     const double uneven = ceil_div(p->chunk, ngroup) * (double)ngroup / p->chunk;
     const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
@@ -492,7 +510,8 @@ static void estimate(const request *q, const machine *k, plan *p) {
         0.5 * m * m * value;
     const bool fp16 = p->pair->product->fp16;
     const projection of = projection_of(p, s);
-    const double entry = fp16 ? value / gpu_model_fp32_entries(g) : value;
+    const double entry = fp16 ? value / gpu_model_fp32_entries(g) : value,
+                 aged = ages / fmax(q->nlayer, 1) * entry; /* of an exposure's Ctm or Cpm */
     const double product = fp16 ? flop / gpu_model_fp16_exposure(g) : whole;
     const int residuals = p->pair->factor->residuals;
     p->time.solve =
@@ -505,7 +524,7 @@ static void estimate(const request *q, const machine *k, plan *p) {
     const double points = (double)q->points + lag_points(q);
     const double rows = o->phase ? points : of.exposure, looked = o->phase ? points : t;
     const double common = o->phase ? 0 : 2 * v * t * of.truth + 2 * v * v * t;
-    p->time.common = 0.5 * m * m * value + common * flop / p->nchunk;
+    p->time.common = 0.5 * m * m * slopes * once_value + common * flop / p->nchunk;
     const double image = o->nlambda * grid * grid * log2(grid) * MACHINE_TRANSFORM /
                          (device ? 10 * n * g->bandwidth / gpu_model_reference()->bandwidth : n);
     const double once = (v * m * m + 2 * v * v * m) * product; /* Y */
@@ -513,8 +532,16 @@ static void estimate(const request *q, const machine *k, plan *p) {
         p->time.common += once;
         p->time.solve *= p->nchunk / nt;
     }
-    p->time.exposure = uneven * ((sys_shares(s) ? 0 : once) + 2 * v * rows * m * product +
-                                 looked * m * entry + image);
+    const double seen = 2 * v * rows * m * product + looked * m * aged; /* Cpm or Ctm of a target */
+    p->time.exposure = uneven * ((sys_shares(s) ? 0 : once) + image);
+    if (p->by_layers) {
+        p->time.common += plan_layers_value(q, once_value) + plan_layers_flops(q) * flop + seen;
+        p->time.exposure += uneven * plan_look_up_flops(q) * flop;
+    } else {
+        p->time.exposure += uneven * seen;
+    }
+    if (sys_shares(s) && o->phase)
+        p->time.exposure += uneven * pair_flops(s, o) * flop;
     p->time.start = MACHINE_START + p->flops[STAGE_SETUP] * flop;
     p->time.total = p->time.start + a->ntor * p->time.tor + solves_of(q) * p->time.solve +
                     residuals_of(q) * p->time.exposure +
@@ -536,7 +563,14 @@ static int factors(const machine *m, const plan *p) {
 static status on_ranks(const request *q, const machine *m, int chunk, plan *p) {
     status st;
     p->pair = linop_of(&factor_distributed, &product_collective);
-    TRY(choose_groups(q, m, p));
+    p->by_layers = plan_wants_layers(q);
+    st = choose_groups(q, m, p);
+    if (st == MOAO_INPUT && p->by_layers && q->par->compute_phase == PHASE_PARAM_AUTO) {
+        status_clear(); /* memory holds no tables */
+        p->by_layers = false;
+        st = choose_groups(q, m, p);
+    }
+    TRY(st);
     choose_chunk(q, m, chunk, p);
     count_work(q, p);
 done:

@@ -6,6 +6,7 @@
 #include "base/machine.h"
 #include "factor/tlr_cmm.h"
 #include "field/field.h"
+#include "obsseq/layer_tables.h"
 #include "operator/operator.h"
 #include "params/params.h"
 #include "psf/psf.h"
@@ -37,10 +38,14 @@ typedef struct { /* what is asked for; borrowed */
     int tile;         /* size of the tiles of a compressed factor */
     int split_moduli; /* of a factor in split FP16 (plan.h), as a run began; -1: to be chosen */
     /* whether these are expected to save the time of compute.auto_saves: */
-    bool toeplitz_pays;   /* products by transforms on one rank of a CPU, */
-    bool mixed_pays;      /* products in FP16 on a GPU */
-    bool integer_pays;    /* double precision by integers is faster on a GPU */
-    tlr_prediction ranks; /* of a compressed factor, where one may be used; tile 0: not */
+    bool toeplitz_pays;       /* products by transforms on one rank of a CPU, */
+    bool mixed_pays;          /* products in FP16 on a GPU */
+    bool integer_pays;        /* double precision by integers is faster on a GPU */
+    layer_tables_size layers; /* of commands that targets share, where tables by layer may be made;
+                                 else 0; */
+    bool layers_pay;          /* whether these save that time, */
+    int layers_kept;          /* or a run that goes on began with them; -1: it is to be chosen */
+    tlr_prediction ranks;     /* of a compressed factor, where one may be used; tile 0: not */
 } request;
 
 /* Local. Made once for any number of plans; from counts, nothing is computed. It depends on the
@@ -120,5 +125,16 @@ status plan_choose_pair(const request *q, const machine *m, double rest, plan *p
  * less time in mixed precision on a GPU. From counts. */
 bool plan_toeplitz_pays(const request *q);
 bool plan_lattice_pays(const sys *s);
+/* Local. Layers of a profile of the run, each as often as entries of Cmm and of Cpm or Ctm have it:
+ * once for each age in a closed loop. Most of all profiles. */
+void plan_count_ages(const sys *s, const atmos *a, double *slopes, double *phase);
+/* Local. What of q follows for tables by layer (compute.phase); whether they are wanted. */
+void plan_count_layers(request *q);
+bool plan_wants_layers(const request *q);
+/* Local. Time [s] of their making for n ranks, of whose evaluations each takes `value` seconds; and
+ * floating-point operations of it, and of a target that is interpolated. */
+double plan_layers_value(const request *q, double value);
+double plan_layers_flops(const request *q);
+double plan_look_up_flops(const request *q);
 
 #endif

@@ -339,6 +339,11 @@ status plan_check_named(const request *q, const plan *p) {
             pair->factor == &factor_distributed ? "the CPUs'"
             : pair->factor == &factor_host      ? "in the host's memory"
                                                 : pair->factor->word);
+    if (q->par->compute_phase == PHASE_PARAM_LAYERS && !p->by_layers)
+        return status_fail(MOAO_INPUT,
+                           "compute.phase: layers is computed by CPUs with a dense factor of all "
+                           "ranks, and of psf.residual=phase alone; use compute.backend=cpu with "
+                           "compute.factor=dense, or compute.phase=direct");
     if (q->factor == FACTOR_PARAM_HOST && !plan_factor_named(pair->factor, q->factor))
         return status_fail(
             MOAO_INPUT, "compute.factor: host is a factor that is streamed to a GPU, and none is "

@@ -301,6 +301,7 @@ static params stated(const run *r) {
     par.compute_factor = r->req.factor;
     par.compute_product = r->req.product;
     par.compute_tlr_distributed = r->req.distributed;
+    par.compute_phase = r->pl->by_layers ? PHASE_PARAM_LAYERS : PHASE_PARAM_DIRECT;
     return par;
 }
 
@@ -387,6 +388,18 @@ static void say_difference(const report *rep) {
                       rep->mixed_difference);
 }
 
+/* The same of phases by tables on layers. */
+static void say_layers(const report *rep) {
+    if (rep->layers_over > 0)
+        progress_note("phases by layer would change results by more than compute.mixed_tolerance "
+                      "in %d exposure%s of a chunk of targets: computed directly",
+                      rep->layers_over, text_plural(rep->layers_over));
+    if (rep->layers_difference > 0)
+        progress_note("largest difference of a Strehl ratio or ensquared energy that phases by "
+                      "layer make: %.1e",
+                      rep->layers_difference);
+}
+
 /* Rank 0, after a failure with the store open. */
 static void say_how_to_go_on(status st) {
     char text[2048];
@@ -419,6 +432,7 @@ status run_all(const comm *c, const cmdline *cl) {
         st = report_finish(&mine, &r.rep, r.dir, cl->verbose && !cl->quiet);
     if (st == MOAO_OK && is_root(&r) && !cl->quiet) {
         say_difference(&r.rep);
+        say_layers(&r.rep);
         say_results(&r);
     }
     if (st == MOAO_OK && !r.finished)

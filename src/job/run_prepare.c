@@ -54,7 +54,16 @@ static void warn_resume(const run *r) {
 }
 
 /* What the first run decides for those that resume it. */
-enum { FACT_CHUNK, FACT_THREADS, FACT_WAY, FACT_DISTRIBUTED, FACT_FORMAT, FACT_SPLIT, FACTS };
+enum {
+    FACT_CHUNK,
+    FACT_THREADS,
+    FACT_WAY,
+    FACT_DISTRIBUTED,
+    FACT_FORMAT,
+    FACT_SPLIT,
+    FACT_LAYERS,
+    FACTS
+};
 
 /* How a factor in split FP16 is computed, whatever the number of ranks; runs of before there were
  * two ways have no such fact. */
@@ -62,6 +71,20 @@ static status reuse_split(run *r, long *moduli) {
     if (store_get_fact(r->st, "ranks", 0) > 0)
         *moduli = store_get_fact(r->st, "split_moduli", 0);
     return store_set_fact(r->st, "split_moduli", *moduli);
+}
+
+/* Whether phases come from tables by layer; runs of before there were such have no such fact. */
+static status reuse_layers(run *r, long *layers) {
+    if (store_get_fact(r->st, "ranks", 0) > 0)
+        *layers = store_get_fact(r->st, "layers", 0);
+    const int asked = r->u.par->compute_phase;
+    if (asked != PHASE_PARAM_AUTO && (asked == PHASE_PARAM_LAYERS) != (*layers > 0))
+        return status_fail(MOAO_INPUT,
+                           "%s: --resume of a run with compute.phase: %s, where %s would compute "
+                           "now; put that parameter back, or start again with --overwrite",
+                           r->dir, *layers > 0 ? "layers" : "direct",
+                           *layers > 0 ? "direct" : "layers");
+    return store_set_fact(r->st, "layers", *layers);
 }
 
 /* A run that goes on computes in double precision as it did before. */
@@ -166,6 +189,7 @@ static status open_store(run *r, long fact[FACTS]) {
     TRY(reuse_way(r, &fact[FACT_WAY]));
     TRY(reuse_compressed(r, &fact[FACT_DISTRIBUTED]));
     TRY(reuse_split(r, &fact[FACT_SPLIT]));
+    TRY(reuse_layers(r, &fact[FACT_LAYERS]));
     TRY(reuse_fact(r, "chunk", &fact[FACT_CHUNK]));
     TRY(reuse_fact(r, "threads", &fact[FACT_THREADS]));
     TRY(store_set_fact(r->st, "ranks", r->c->size));
@@ -307,9 +331,9 @@ status run_prepare_plan(run *r, comm *c) {
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
         goto done;
-    long fact[FACTS] = {r->pl->chunk,         c->threads,
-                        r->pl->way,           par->compute_tlr_distributed,
-                        linop_number(chosen), plan_split(r->pl)};
+    long fact[FACTS] = {
+        r->pl->chunk,         c->threads,        r->pl->way,      par->compute_tlr_distributed,
+        linop_number(chosen), plan_split(r->pl), r->pl->by_layers};
     if (is_root(r))
         st = open_store(r, fact);
     TRY(comm_agree(c, st));
@@ -322,11 +346,13 @@ status run_prepare_plan(run *r, comm *c) {
     const bool other = fact[FACT_DISTRIBUTED] != (long)r->req.distributed;
     r->req.distributed = fact[FACT_DISTRIBUTED] != 0;
     r->req.split_moduli = (int)fact[FACT_SPLIT];
+    r->req.layers_kept = (int)fact[FACT_LAYERS];
     TRY(keep_format(r, c, linop_numbered(fact[FACT_FORMAT])));
     if (other || linop_numbered(fact[FACT_FORMAT]) != chosen)
         TRY(comm_agree(c, request_predict(&r->req, r->mach.devices && !r->mach.host)));
     if (other || fact[FACT_CHUNK] != r->pl->chunk || r->req.way != (int)r->pl->way ||
-        r->req.split_moduli != plan_split(r->pl) || linop_numbered(fact[FACT_FORMAT]) != chosen)
+        r->req.split_moduli != plan_split(r->pl) || (r->req.layers_kept > 0) != r->pl->by_layers ||
+        linop_numbered(fact[FACT_FORMAT]) != chosen)
         TRY(make_plan(r, (int)fact[FACT_CHUNK]));
     st = check_named(r);
 done:
@@ -544,6 +570,9 @@ void run_announce(const run *r) {
         progress_note("in double precision: mixed precision, which would save time, needs %.2f GB "
                       "of the GPU for one target, %.2f GB are given (compute.gpu_memory)",
                       r->pl->mixed_needs / 1e9, r->pl->given.ever / 1e9);
+    if (r->pl->by_layers)
+        progress_note("phases of all targets come from covariances on each layer (compute.phase: "
+                      "layers)");
     announce_factor(r);
     if (r->acc.exposures)
         progress_note("%s, checked on target %d of %s%s",

@@ -234,6 +234,9 @@ static void corrector_header(fitsout *o, const maps_data *m) {
     fitsout_text(o, "MODE", mode[m->par->mode], "what corrects a target: mode");
     if (s->fit.ndir > 0)
         fitsout_integer(o, "NOPTIM", s->fit.ndir, "directions that shared commands are fitted to");
+    if (s->fit.ndir > 0 && !s->fit.split.on)
+        fitsout_text(o, "CPHASE", m->par->compute_phase == PHASE_PARAM_LAYERS ? "layers" : "direct",
+                     "covariances of the phase: compute.phase");
     if (s->fit.nmirror > 0)
         fitsout_integer(o, "NMIRROR", s->fit.nmirror,
                         s->fit.split.on ? "mirrors: common, of each target"

@@ -1,8 +1,8 @@
 /* Blocks of covariance matrices: look-ups for like pairs of sensors, else differences of structure
  * functions summed over layers, one evaluation per pair of edge points and layer. Model section 4.
  */
+#include "aged.h"
 #include "formula.h"
-#include "internal.h"
 
 #include <omp.h>
 #include <stdlib.h>
@@ -227,23 +227,33 @@ static scratch scratch_size(const fill_source *src, const piece *rows, size_t nr
     return ws;
 }
 
+/* What entries of mean gradients of two sensors are made of. */
+static const gradients *means_between(const fill_source *src, const footprint *a,
+                                      const footprint *b, layers *lay) {
+    const gradients *g = aged_between(src->aged, a, b, lay);
+    if (g == NULL)
+        *lay = layers_between(src->lay, a, b);
+    return g != NULL ? g : src->means;
+}
+
 static void fill_tile(const fill_source *src, structure_kernel *kernel, const piece *r,
                       const piece *c, const scratch *ws, double *a, size_t ld) {
     bool reversed, own = src->constant != NULL && r->sensor == c->sensor && r->axis == c->axis;
     const like *t = table_of(src, r, c, &reversed);
-    const layers lay = layers_between(src->lay, r->f, c->f);
+    layers lay;
+    const gradients *means = means_between(src, r->f, c->f, &lay);
     double *to = a + r->at + c->at * ld;
     const gradient_slopes rows = {r->f, r->axis, r->k0, r->k1, NULL},
                           cols = {c->f, c->axis, c->k0, c->k1, NULL};
     if (t == NULL && r->f->gradient != c->f->gradient) {
-        gradients_fill_mixed(src->means, &lay, &rows, &cols, ws->x, to, ld);
+        gradients_fill_mixed(means, &lay, &rows, &cols, ws->x, to, ld);
     } else if (t == NULL && r->with_y && c->with_y) {
         double *const both[4] = {to, a + r->y_at + c->at * ld, a + r->at + c->y_at * ld,
                                  a + r->y_at + c->y_at * ld};
-        gradients_fill_axes(src->means, &lay, &rows, &cols, ws->x, both, ld);
+        gradients_fill_axes(means, &lay, &rows, &cols, ws->x, both, ld);
     } else if (t == NULL && r->f->gradient) {
         if (!r->with_x && !(r->with_y && c->with_x))
-            gradients_fill(src->means, &lay, &rows, &cols, ws->x, r->axis == 0 ? to : NULL,
+            gradients_fill(means, &lay, &rows, &cols, ws->x, r->axis == 0 ? to : NULL,
                            r->axis == 1 ? to
                            : r->with_y  ? a + r->y_at + c->at * ld
                                         : NULL,
@@ -253,8 +263,8 @@ static void fill_tile(const fill_source *src, structure_kernel *kernel, const pi
     if (t != NULL)
         fill_like(t, reversed, r, c, own ? src->constant[r->sensor] : 0.0, to, ld);
     if (t != NULL && r->f->gradient)
-        outline_squares(src->means, &lay, &rows, &cols, own ? src->constant[r->sensor] : 0.0, ws->x,
-                        to, ld);
+        outline_squares(means, &lay, &rows, &cols, own ? src->constant[r->sensor] : 0.0, ws->x, to,
+                        ld);
 }
 
 /* What outlines change of all pairs of axes of two pieces of mean gradients. */
@@ -262,7 +272,8 @@ static void add_outlines(const fill_source *src, const piece *r, const piece *c,
                          size_t ld) {
     const gradient_slopes rows = {r->f, r->axis, r->k0, r->k1, NULL},
                           cols = {c->f, c->axis, c->k0, c->k1, NULL};
-    const layers lay = layers_between(src->lay, r->f, c->f);
+    layers lay;
+    const gradients *means = means_between(src, r->f, c->f, &lay);
     double *to[4] = {NULL, NULL, NULL, NULL};
     if (r->with_x || c->with_x || !r->f->gradient || !c->f->gradient)
         return;
@@ -273,7 +284,7 @@ static void add_outlines(const fill_source *src, const piece *r, const piece *c,
         to[r->axis + 2] = a + r->at + c->y_at * ld;
     if (r->with_y && c->with_y)
         to[3] = a + r->y_at + c->y_at * ld;
-    outline_correct(src->means, &lay, &rows, &cols, to, ld);
+    outline_correct(means, &lay, &rows, &cols, to, ld);
 }
 
 static status fill_tiles(const fill_source *src, const piece *rows, size_t nrow, const piece *cols,

@@ -269,6 +269,11 @@ static int count_loops(const profile *p) {
     return n;
 }
 
+double matcov_ages(const profile *p, int l, bool slopes) {
+    const int n = p->loop[0] != NULL ? loop_count_ages(p->loop[0], speed_of(p, l)) : 1;
+    return slopes ? 2 * n - 1 : n;
+}
+
 /* Most entries of a layer. */
 static size_t count_ages(const profile *p, int l) {
     const double speed = speed_of(p, l);

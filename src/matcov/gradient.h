@@ -16,6 +16,10 @@
 /* Separation, in root mean square sizes of the two footprints, up to which the grids serve. Its
  * square is no separation of a lattice, where rounding would choose between grid and function. */
 #define GRADIENT_RADIUS 6.107
+/* What the fine grid serves, in mean sizes of the two: not a distance on lattices of FP16 numbers
+ * or quarters of a pitch, where rounding would decide which of the two grids gives a value. */
+#define GRADIENT_INNER 1.763
+#define GRADIENT_INNER_PHASE 1.261
 /* Sizes in the pupil that differ by more: the larger is cut into equal squares. */
 #define GRADIENT_RATIO 1.5
 
@@ -41,6 +45,10 @@ size_t gradient_near_size(const matcov_gradient *t);
 void gradient_fill_radial(const gradient_key *k, const matcov_gradient *t, double *radial);
 /* Local; takes memory for the time of the call. */
 status gradient_fill_near(const gradient_key *k, const matcov_gradient *t, double *near);
+
+/* Values on both grids of a table, kind by kind, to coefficients of cubic B-splines, at near those
+ * of all kinds side by side. work: as many numbers as the longer side. Local. */
+void gradient_to_splines(const matcov_gradient *t, double *grids, double *work, double *near);
 
 /* f[e] += coef times the covariance at (x[e] - x0, y[e] - y0) [m] of the rows' x axis, in the units
  * of the scale-free structure function, 0 <= e < n; g[e]: of their y axis. values: where

@@ -19,10 +19,6 @@
 #define EDGE 5    /* steps of a grid beyond what it serves, where the spline's end is felt */
 #define TURNED 6  /* squares across, by which a turned footprint is averaged */
 #define CELLS 200 /* most cells */
-/* What the fine grid serves, in footprints: not a distance on lattices of FP16 numbers or quarters
- * of a pitch, where rounding would decide which of the two grids gives a value. */
-#define INNER 1.763
-#define INNER_PHASE 1.261
 
 static const double lobatto[DEGREE + 1] = {-1.0, -0.65465367070797714380, 0.0,
                                            0.65465367070797714380, 1.0};
@@ -39,9 +35,10 @@ matcov_gradient gradient_shape(const gradient_key *k) {
     double high = fmax(k->la, k->lb), low = fmin(k->la, k->lb), mean = 0.5 * (k->la + k->lb);
     double near2 = GRADIENT_RADIUS * GRADIENT_RADIUS * 0.5 * (k->la * k->la + k->lb * k->lb);
     double step[2] = {fmax(fmin(high / 16.0, low / 10.0), high / 40.0), mean / 4.0};
-    matcov_gradient t = {.near2 = near2, .inner = INNER * mean, .kinds = is_turned(k) ? 4 : 3};
+    matcov_gradient t = {
+        .near2 = near2, .inner = GRADIENT_INNER * mean, .kinds = is_turned(k) ? 4 : 3};
     if (is_phase(k))
-        t.kinds = 2, t.inner = INNER_PHASE * k->lb, step[1] = k->lb / 6.0;
+        t.kinds = 2, t.inner = GRADIENT_INNER_PHASE * k->lb, step[1] = k->lb / 6.0;
     double reach[2] = {t.inner, sqrt(near2)};
     for (int g = 0; g < 2; g++) {
         int n = (int)ceil(reach[g] / step[g]) + EDGE;
@@ -370,19 +367,31 @@ done:
     return st;
 }
 
-status gradient_fill_near(const gradient_key *k, const matcov_gradient *t, double *near) {
-    double *grids = NULL;
-    const double *from;
-    status st;
-    TRY(ALLOC(grids, gradient_near_size(t), "grids of mean gradients"));
-    from = grids;
-    TRY(is_turned(k) && !is_phase(k) ? near_turned(k, t, grids) : near_upright(k, t, grids));
+/* Kinds of both grids side by side. */
+static void put_together(const matcov_gradient *t, const double *from, double *near) {
     for (int g = 0; g < 2; g++) {
         for (int kind = 0; kind < t->kinds; kind++, from += gradient_cells(t, g))
             for (int i = 0; i < gradient_cells(t, g); i++)
                 near[i * t->kinds + kind] = from[i];
         near += t->kinds * gradient_cells(t, g);
     }
+}
+
+void gradient_to_splines(const matcov_gradient *t, double *grids, double *work, double *near) {
+    double *at = grids;
+    for (int g = 0; g < 2; g++) {
+        grid_to_spline(t, g, at, work);
+        at += t->kinds * gradient_cells(t, g);
+    }
+    put_together(t, grids, near);
+}
+
+status gradient_fill_near(const gradient_key *k, const matcov_gradient *t, double *near) {
+    double *grids = NULL;
+    status st;
+    TRY(ALLOC(grids, gradient_near_size(t), "grids of mean gradients"));
+    TRY(is_turned(k) && !is_phase(k) ? near_turned(k, t, grids) : near_upright(k, t, grids));
+    put_together(t, grids, near);
 done:
     free(grids);
     return st;

@@ -58,6 +58,7 @@ typedef struct {
 } footprint;
 
 typedef struct gradient_set gradient_set;
+typedef struct aged_tables aged_tables; /* of a closed loop (aged.h) */
 
 /* Tables for mean gradients: of every class of pairs of sensors and layer. */
 typedef struct {
@@ -72,6 +73,10 @@ typedef struct {
     const double *values;
     size_t nvalue;
     long serial;
+    /* of a closed loop (aged.h), else NULL: tables of the structure function between nodes, whose
+     * separations ages displace along the wind, from line[2 l] to line[2 l + 1] [m] */
+    const int *planes;
+    const double *wind[2], *line;
 } gradients;
 
 /* Covariances of two sensors whose entries depend on a difference of indices only: both footprints
@@ -120,6 +125,7 @@ struct matcov {
     lattice_table pairs; /* of the sensors */
     lattice_table self;  /* of the truth sensor with itself */
     gradients means;     /* empty where slopes are differences between points */
+    aged_tables *aged;   /* sums over the ages of a closed loop, or NULL */
     bool difference;     /* of two profiles */
     double *noise;       /* [m/2][3] xx, yy, xy of each subaperture [arcsec^2] */
     double *tiptilt;     /* [nsensor] [arcsec^2] */
@@ -169,8 +175,8 @@ void layers_free(layers *lay);
 status lattice_table_plan(const footprint *firsts, int nfirst, const footprint *seconds,
                           int nsecond, bool symmetric, bool allocate, lattice_table *k);
 status lattice_table_allocate(lattice_table *k);
-status lattice_table_compute(lattice_table *k, const layers *lay, const gradients *means, int first,
-                             int last);
+status lattice_table_compute(lattice_table *k, const layers *lay, const gradients *means,
+                             const aged_tables *aged, int first, int last);
 void lattice_table_free(lattice_table *k);
 
 /* outline.c: outlines of the partly lit subapertures of a sensor of mean gradients, of all of those
@@ -287,6 +293,10 @@ typedef struct {
     gradient_axes axes[2];
     double coef, scale;               /* of entries of t; of nodes, over sizes of 1 m */
     double radius2, apart2, moments2; /* squared separations [m^2] (outline_formula.h) */
+    /* of a closed loop: the structure function's table, or NULL; the ages' line, along a unit
+     * vector, from line[0] to line[1] [m] */
+    const matcov_gradient *plane;
+    double along[2], line[2];
 } outline_pair;
 /* False: neither has outlines, or one does not see the layer. */
 bool outline_open(const gradients *g, const layers *lay, int l, const footprint *a,
@@ -337,7 +347,8 @@ typedef struct {
     const lattice_table *pairs;
     const layers *lay;
     const gradients *means;
-    const double *constant; /* [nrow] added to xx and yy of a sensor with itself, or NULL */
+    const aged_tables *aged; /* which some pairs have in the place of lay and means, or NULL */
+    const double *constant;  /* [nrow] added to xx and yy of a sensor with itself, or NULL */
 } fill_source;
 status fill_block(const fill_source *src, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
                   size_t ld);

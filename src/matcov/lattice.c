@@ -1,6 +1,6 @@
 /* Tables of index differences for sensors whose footprints share a lattice. Model section 4. */
+#include "aged.h"
 #include "formula.h"
-#include "internal.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -254,16 +254,27 @@ static void add_lattice(const like *t, const lattice *g, const layers *lay,
     }
 }
 
-status lattice_table_compute(lattice_table *k, const layers *lay, const gradients *means, int first,
-                             int last) {
+/* Values of a table of mean gradients. */
+static status compute_means(like *t, const layers *lay, const gradients *means,
+                            const aged_tables *aged) {
+    layers of;
+    const gradients *g = aged_between(aged, t->first, t->second, &of);
+    if (g == NULL) {
+        of = layers_between(lay, t->first, t->second);
+        g = means;
+    }
+    return gradients_like(g, &of, t);
+}
+
+status lattice_table_compute(lattice_table *k, const layers *lay, const gradients *means,
+                             const aged_tables *aged, int first, int last) {
     status st = MOAO_OK;
     double *f = NULL;
     structure_kernel *kernel = structure_kernel_best();
     size_t most = 8;
     for (int i = first; i < last; i++) {
-        const layers of = layers_between(lay, k->tables[i].first, k->tables[i].second);
         if (k->tables[i].first->gradient)
-            TRY(gradients_like(means, &of, &k->tables[i]));
+            TRY(compute_means(&k->tables[i], lay, means, aged));
         size_t side = (size_t)(k->tables[i].n + k->tables[i].steps[0] + k->tables[i].steps[1] + 7);
         most = side > most ? side : most;
     }

@@ -1,8 +1,8 @@
 #include "matcov.h"
 
+#include "aged.h"
 #include "base/fault.h"
 #include "formula.h"
-#include "internal.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -58,6 +58,11 @@ done:
     return st;
 }
 
+/* Where the loop is closed. */
+static status make_aged(matcov *mc) {
+    return mc->aged == NULL && aged_wanted(mc) ? aged_make(mc, &mc->aged) : MOAO_OK;
+}
+
 /* Rank r computes tables first[r] <= i < first[r+1] of n. */
 static int share(const comm *c, int rank, int n) {
     return (int)((int64_t)n * rank / c->size);
@@ -86,11 +91,14 @@ status matcov_init(const comm *c, const sys *s, const profile *p, matcov **mc) {
     if (st == MOAO_OK)
         st = lattice_table_allocate(&(*mc)->self);
     if (st == MOAO_OK)
-        st = lattice_table_compute(&(*mc)->pairs, &(*mc)->slopes, &(*mc)->means,
+        st = make_aged(*mc);
+    if (st == MOAO_OK)
+        st = lattice_table_compute(&(*mc)->pairs, &(*mc)->slopes, &(*mc)->means, (*mc)->aged,
                                    share(c, c->rank, (*mc)->pairs.ntable),
                                    share(c, c->rank + 1, (*mc)->pairs.ntable));
     if (st == MOAO_OK)
-        st = lattice_table_compute(&(*mc)->self, &(*mc)->lay, &(*mc)->means, 0, (*mc)->self.ntable);
+        st = lattice_table_compute(&(*mc)->self, &(*mc)->lay, &(*mc)->means, NULL, 0,
+                                   (*mc)->self.ntable);
     TRY(comm_agree(c, st));
     gather(c, &(*mc)->pairs);
 done:
@@ -138,10 +146,12 @@ status matcov_tabulate(matcov *mc) {
     status st = MOAO_OK;
     lattice_table *const all[] = {&mc->pairs, &mc->self};
     const layers *const lay[] = {&mc->slopes, &mc->lay};
+    TRY(make_aged(mc));
     for (int i = 0; i < 2; i++)
         if (all[i]->values == NULL) {
             TRY(lattice_table_allocate(all[i]));
-            TRY(lattice_table_compute(all[i], lay[i], &mc->means, 0, all[i]->ntable));
+            TRY(lattice_table_compute(all[i], lay[i], &mc->means, i == 0 ? mc->aged : NULL, 0,
+                                      all[i]->ntable));
         }
 done:
     return st;
@@ -152,6 +162,7 @@ void matcov_free(matcov *mc) {
         return;
     lattice_table_free(&mc->self);
     lattice_table_free(&mc->pairs);
+    aged_free(mc->aged);
     gradients_free(&mc->means);
     free(mc->tiptilt);
     free(mc->noise);
@@ -237,6 +248,7 @@ status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size
                        .pairs = &mc->pairs,
                        .lay = &mc->slopes,
                        .means = &mc->means,
+                       .aged = mc->aged,
                        .constant = with & MATCOV_TIPTILT ? mc->tiptilt : NULL};
     status st = fill_block(&src, i0, ni, j0, nj, a, ld);
     for (int w = 0; with & MATCOV_NOISE && st == MOAO_OK && w < mc->nsensor; w++)
@@ -276,7 +288,7 @@ status matcov_target_init(const matcov *mc, const double dir[2], bool shifted, m
     memcpy(t->ts.dir, dir, sizeof t->ts.dir);
     t->ts.drifts = shifted;
     TRY(lattice_table_plan(&t->ts, 1, mc->feet, mc->nsensor, false, true, &t->pairs));
-    TRY(lattice_table_compute(&t->pairs, &mc->phase, &mc->means, 0, t->pairs.ntable));
+    TRY(lattice_table_compute(&t->pairs, &mc->phase, &mc->means, NULL, 0, t->pairs.ntable));
 done:
     if (st != MOAO_OK) {
         matcov_target_free(*mt);

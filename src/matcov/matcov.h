@@ -45,6 +45,12 @@ bool matcov_on_lattice(const sensor *a, const sensor *b, int steps[2]);
 int matcov_outlined(const sys *s, const sensor *o, int *sub);
 /* Constant of a laser star in Cmm, K of model section 6 [arcsec^2]. */
 double matcov_tiptilt(const matcov *mc, int sensor);
+/* Local. How often entries have layer l of a profile: of Cpm and Ctm once for each age of a closed
+ * loop's slopes, of Cmm (slopes) once for each difference of two ages. */
+double matcov_ages(const profile *p, int l, bool slopes);
+/* Local. Whether a closed loop's sums over ages are tables (aged.c), which an entry of Cmm looks up
+ * once: of many slopes, all mean gradients, of mirrors that all targets share. */
+bool matcov_sums_ages(const sys *s);
 /* Local. Strength of the layers that such a difference has left, winds apart [m^(-5/3)]: 0 where p
  * is a multiple of p0. */
 status matcov_distance(const profile *p, const profile *p0, double *distance);

@@ -65,6 +65,48 @@ static double squared(double sizes, double size_a, double size_b) {
     return sizes * sizes * 0.5 * (size_a * size_a + size_b * size_b);
 }
 
+/* Values of a table of one kind (gradient_near) at (x0, y0) less n places. */
+CLONES static void look_up(const matcov_gradient *t, const double *near, int n, const double *x,
+                           const double *y, double x0, double y0, double *out) {
+    const double inner = t->inner, half[2] = {t->half[0], t->half[1]},
+                 inverse[2] = {t->inverse[0], t->inverse[1]}, sixth = 1.0 / 6.0;
+    const int64_t side[2] = {t->side[0], t->side[1]}, second = gradient_cells(t, 0);
+#pragma omp simd
+    for (int e = 0; e < n; e++) {
+        const double dx = x0 - x[e], dy = y0 - y[e];
+        const bool fine = (fabs(dx) < inner) & (fabs(dy) < inner);
+        const double h = fine ? half[0] : half[1], w = fine ? inverse[0] : inverse[1];
+        const double ax = (dx + h) * w, ay = (dy + h) * w;
+        const int64_t i = (int64_t)ax, j = (int64_t)ay, s = fine ? side[0] : side[1];
+        const double *c = near + (fine ? 0 : second) + (j - 1) * s + i - 1;
+        const double f = ax - (double)i, u = ay - (double)j, g = 1.0 - f, v = 1.0 - u;
+        const double wx[4] = {sixth * g * g * g, 2.0 / 3.0 - 0.5 * f * f * (1.0 + g),
+                              2.0 / 3.0 - 0.5 * g * g * (1.0 + f), sixth * f * f * f};
+        const double wy[4] = {sixth * v * v * v, 2.0 / 3.0 - 0.5 * u * u * (1.0 + v),
+                              2.0 / 3.0 - 0.5 * v * v * (1.0 + u), sixth * u * u * u};
+        double sum = 0.0;
+        for (int k = 0; k < 4; k++)
+            sum += wy[k] * (wx[0] * c[k * s] + wx[1] * c[k * s + 1] + wx[2] * c[k * s + 2] +
+                            wx[3] * c[k * s + 3]);
+        out[e] = sum;
+    }
+}
+
+/* The same of a closed loop, at (x, y) less each node [m]. */
+static void weigh_plane(const outline_pair *p, nodes *v, double x, double y, double sum[2]) {
+    look_up(p->plane, p->g->values + p->plane->near, v->size, v->x, v->y, x, y, v->d[0]);
+    weigh(v, v->d[0], sum);
+}
+
+/* Squared separation of rows and columns, at the age at which they are closest [m^2]. */
+static double closest2(const outline_pair *p, const double q[2]) {
+    if (p->plane == NULL)
+        return q[0] * q[0] + q[1] * q[1];
+    const double at = fmin(fmax(q[0] * p->along[0] + q[1] * p->along[1], p->line[0]), p->line[1]),
+                 x = q[0] - at * p->along[0], y = q[1] - at * p->along[1];
+    return x * x + y * y;
+}
+
 bool outline_open(const gradients *g, const layers *lay, int l, const footprint *a,
                   const footprint *b, outline_pair *x) {
     const bool always = a->outline.always || b->outline.always;
@@ -88,6 +130,14 @@ bool outline_open(const gradients *g, const layers *lay, int l, const footprint 
     x->apart2 = always ? INFINITY : squared(OUTLINE_APART, size[0], size[1]);
     x->moments2 =
         a->centre[0] == b->centre[0] ? INFINITY : squared(OUTLINE_MOMENTS, size[0], size[1]);
+    if (g->planes != NULL) {
+        const double v = hypot(g->wind[0][l], g->wind[1][l]);
+        x->plane = &g->tables[g->planes[l]];
+        for (int k = 0; k < 2; k++) {
+            x->along[k] = v > 0 ? g->wind[k][l] / v : 0;
+            x->line[k] = g->line[2 * l + k];
+        }
+    }
     return true;
 }
 
@@ -155,14 +205,17 @@ static void add_sets(const outline_pair *p, int sa, int ia, int sb, int ib, doub
                      double e[4]) {
     const matcov_outline *a = &p->f[0]->outline, *b = &p->f[1]->outline;
     const double of[2] = {p->of[1][0] - p->of[0][0], p->of[1][1] - p->of[0][1]};
-    const double c = p->kappa * p->c[0];
+    const double unit = p->plane != NULL ? 1.0 : p->kappa, c = unit * p->c[0];
     const int end = b->first[sb][ib + 1];
     nodes v;
     for (int j = b->first[sb][ib]; j < end;) {
-        j = take_nodes(b, sb, j, end, p->c[1], of, p->kappa, &v);
+        j = take_nodes(b, sb, j, end, p->c[1], of, unit, &v);
         for (int i = a->first[sa][ia]; i < a->first[sa][ia + 1]; i++) {
             double sum[2];
-            weigh_structure(p->d, p->kernel, &v, c * a->x[sa][i], c * a->y[sa][i], sum);
+            if (p->plane != NULL)
+                weigh_plane(p, &v, c * a->x[sa][i], c * a->y[sa][i], sum);
+            else
+                weigh_structure(p->d, p->kernel, &v, c * a->x[sa][i], c * a->y[sa][i], sum);
             for (int k = 0; k < 4; k++)
                 e[k] -= 0.5 * factor * a->w[sa][k % 2][i] * sum[k / 2];
         }
@@ -235,7 +288,7 @@ void outline_add(const outline_pair *p, int n, int k0, const int *sub, int kb,
             continue;
         find_place(p, 0, ka, at[0]);
         const double q[2] = {at[0][0] - at[1][0], at[0][1] - at[1][1]};
-        const double q2 = q[0] * q[0] + q[1] * q[1];
+        const double q2 = closest2(p, q);
         const bool near = q2 < p->radius2;
         double e[4] = {0, 0, 0, 0};
         if (near || q2 < p->moments2)

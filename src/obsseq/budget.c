@@ -1,6 +1,7 @@
 #include "obsseq/budget.h"
 
 #include "budget/fitting.h"
+#include "obsseq/layer_tables.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -360,6 +361,11 @@ static status phase_at_points(tor *t, budget_term *b, linop *op, int k, bool shi
         psf_aim(b->ps, tor_direction(t, k));
         st = send_weight(t, b);
         TRY(team_agree(&t->t, st));
+    }
+    if (b->few.layers != NULL) {
+        layer_tables_look_up(b->few.layers, tor_direction(t, k), !shifted, b->few.n, b->at,
+                             b->few.room);
+        return MOAO_OK;
     }
     TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), shifted));
     for (int64_t j = 0, n; j < e->m; j += n) {

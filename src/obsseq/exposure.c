@@ -28,7 +28,7 @@ static status make_base(obsseq *o, linop *op) {
     for (int k = 0; k < t->ch.nmine; k++) {
         TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), false));
         TRY(phase_share(t, ph, op, k));
-        psf_aim(o->ps, tor_direction(t, k));
+        TRY(o->img->aim(o->imager, tor_direction(t, k)));
         TRY(engine_zero(e, BACKEND_D, v, v, t->y[k], v));
         TRY(o->img->pairs(o->imager, t->y[k], v, phase_of(ph, t, k), v, phase_base(ph, t, k),
                           phase_base_pairs(ph, t, k)));
@@ -57,18 +57,21 @@ static status add_share(obsseq *o, const linop *op, int k) {
 static status target_sums(obsseq *o, const linop *op, int k) {
     const team *t = &o->t.t;
     const double *y = o->t.y[k], *ct = phase_of(&o->phase, &o->t, k);
+    status st;
     if (o->phase.n == 0)
         return average(o, t->row0, t->nlrow, y, true, o->sum);
-    psf_aim(o->ps, tor_direction(&o->t, k));
+    TRY(o->img->aim(o->imager, tor_direction(&o->t, k)));
     if (t->nlrow == t->nrow) {
-        const status st = o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum, o->pairwise);
+        st = o->img->pairs(o->imager, y, t->nlrow, ct, t->nlrow, o->sum, o->pairwise);
         return st == MOAO_OK && op->product->leaves_share ? add_share(o, op, k) : st;
     }
     memset(o->sum, 0, psf_sep_count(o->ps) * sizeof *o->sum);
     if (o->pair_sums != NULL)
         memset(o->pair_sums, 0, psf_pairwise_count(o->ps) * sizeof *o->pair_sums);
-    return psf_accumulate_phase(o->ps, (size_t)t->row0, (size_t)t->nlrow, y, (size_t)t->nlrow, ct,
-                                (size_t)t->nlrow, o->sum, o->pair_sums);
+    st = psf_accumulate_phase(o->ps, (size_t)t->row0, (size_t)t->nlrow, y, (size_t)t->nlrow, ct,
+                              (size_t)t->nlrow, o->sum, o->pair_sums);
+done:
+    return st;
 }
 
 /* --- tables */
@@ -163,6 +166,23 @@ done:
     return st;
 }
 
+/* W Cpm' of the targets to come from tables by layer, or, NULL, from covariances of each. */
+static void use_layers(obsseq *o, const layer_tables *g) {
+    o->phase.layers = o->budget.few.layers = g;
+}
+
+/* Where the plan has them. */
+static status make_layers(obsseq *o, linop *op, const profile *p) {
+    status st = MOAO_OK;
+    use_layers(o, NULL);
+    if (!o->t.plan->by_layers)
+        return st;
+    TRY(layer_tables_make(&o->t, o->ps, &o->phase, op, p, o->budget.lags, &o->layers));
+    use_layers(o, &o->layers);
+done:
+    return st;
+}
+
 /* What all targets of an exposure share: conditions, T of the operator, average of the truth term,
  * fitting error. Collective where ranks work in lockstep. */
 static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
@@ -176,6 +196,7 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     TRY(engine_agree_now(e, STAGE_EXPOSURE, take_tables(o, op, p, ex)));
     TRY(engine_agree_now(e, STAGE_EXPOSURE,
                          budget_prepare(&o->t, &o->budget, op, p, o->now.noise)));
+    TRY(make_layers(o, op, p));
     if (!op->product->differences || ex->mtt == NULL) /* of a residual phase it is there */
         TRY(engine_load(e, p));
     TRY(common_average(o, ex));
@@ -530,6 +551,75 @@ done:
     return st;
 }
 
+/* The target of this rank's nearest to the axis, on which tables by layer are checked: the better
+ * an image is, the more it feels. */
+static int nearest(const tor *t) {
+    int near = 0;
+    for (int k = 1; k < t->ch.nmine; k++) {
+        const double *a = tor_direction(t, k), *b = tor_direction(t, near);
+        if (hypot(a[0], a[1]) < hypot(b[0], b[1]))
+            near = k;
+    }
+    return near;
+}
+
+/* Collective where ranks work on the same panels. How much results of one target differ by
+ * covariances of its own; what the tables gave stays. */
+static status try_layers(obsseq *o, linop *op, const result_block *b, const results *r,
+                         double *gap) {
+    tor *t = &o->t;
+    const int k = nearest(t), some = t->ch.nmine > 0;
+    const bool mine = some && team_owner(&t->t, &t->ch, k) == t->t.member;
+    double *scalars = mine ? r->scalars + (size_t)(k - r->first) * r->ns : NULL, *before = NULL;
+    probe *look = o->look;
+    results one = *r;
+    status st;
+    one.images = one.kept = NULL;
+    *gap = 0;
+    o->look = NULL;
+    use_layers(o, NULL);
+    t->has_y = true;
+    st = ALLOC(before, r->ns, "results of a target");
+    TRY(engine_agree_now(&t->e, STAGE_EXPOSURE, st));
+    if (mine)
+        memcpy(before, scalars, r->ns * sizeof *before);
+    TRY(residual_pass(t, &o->phase, op, k, some));
+    if (some)
+        TRY(start_psf(o, op, k));
+    if (mine) {
+        TRY(finish_psf(o, k, &one));
+        *gap = obsseq_difference(b, before, scalars);
+        memcpy(scalars, before, r->ns * sizeof *before);
+    }
+    TRY(engine_sync(&t->e));
+    if (t->e.collective)
+        MPI_Allreduce(MPI_IN_PLACE, gap, 1, MPI_DOUBLE, MPI_MAX, t->e.c->mpi);
+done:
+    use_layers(o, &o->layers);
+    o->look = look;
+    free(before);
+    return st;
+}
+
+/* The same. Results by tables stay where these differ by less than is allowed. */
+static status check_layers(obsseq *o, linop *op, obsexposure *ex, const result_block *b,
+                           results *r) {
+    report *rep = o->t.e.rep;
+    double gap;
+    status st;
+    TRY(try_layers(o, op, b, r, &gap));
+    if (gap <= o->tolerance) {
+        rep->layers_difference = fmax(rep->layers_difference, gap);
+        return MOAO_OK;
+    }
+    rep->layers_over++;
+    use_layers(o, NULL);
+    st = expose_targets(o, op, ex, 0, o->t.ch.nmine, r);
+    use_layers(o, &o->layers);
+done:
+    return st;
+}
+
 /* Collective. With an operator that is not exact as far as that holds, tighter where it can be. */
 static status expose_all(obsseq *o, const profile *p, obsexposure *ex, obsseq_accuracy *how,
                          const result_block *b, results *r) {
@@ -551,8 +641,12 @@ static status expose_all(obsseq *o, const profile *p, obsexposure *ex, obsseq_ac
         if (!how->approximate)
             TRY(tighten(o, gap / o->tolerance, how->fresh, &again));
     }
-    if (!how->approximate)
-        st = linop_solved(o->t.op, expose_exactly(o, p, ex, 0, o->t.ch.nmine, r));
+    if (!how->approximate) {
+        st = expose_exactly(o, p, ex, 0, o->t.ch.nmine, r);
+        if (st == MOAO_OK && o->phase.layers != NULL)
+            st = check_layers(o, o->t.op, ex, b, r);
+        st = linop_solved(o->t.op, st);
+    }
 done:
     if (st != MOAO_OK)
         o->t.e.be->sync(o->t.e.ctx); /* nothing may write to the host's arrays any more */

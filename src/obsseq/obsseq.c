@@ -104,6 +104,7 @@ void obsseq_close(obsseq *o) {
         e->be->release_host(e->ctx, o->host_sum);
         e->be->release_host(e->ctx, o->host_pairwise);
         group_close(&o->group);
+        layer_tables_free(&o->t, &o->layers);
         phase_close(&o->t, &o->phase);
         budget_close(&o->t, &o->budget);
         ENGINE_RELEASE(e, o->sum, o->mtt, o->truth, o->pairwise, o->pair_sums, o->logs);

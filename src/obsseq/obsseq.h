@@ -6,6 +6,7 @@
 #define MOAO_OBSSEQ_H
 
 #include "obsseq/budget.h"
+#include "obsseq/layer_tables.h"
 #include "obsseq/phase.h"
 #include "obsseq/residual_check.h"
 #include "obsseq/tables.h"
@@ -32,6 +33,7 @@ typedef struct {
     backend_imager *last_imager;
     double *host_sum; /* pinned */
     phase_term phase;
+    layer_tables layers; /* of the exposure; plan.by_layers */
     budget_term budget;
     double *sum, *mtt;    /* on the device, stationary averages: of Y + Y', of P Ctt P' */
     float *pairwise;      /* on the device, of a target: psf_accumulate_phase; NULL: not wanted */

@@ -6,6 +6,8 @@
 #include "psf/psf.h"
 #include "tor/tor.h"
 
+typedef struct layer_tables layer_tables;
+
 typedef struct {
     int64_t n;     /* points; 0: commands are averaged, and nothing here is needed */
     double *x, *y; /* on the device [m] */
@@ -17,6 +19,8 @@ typedef struct {
     int64_t nsep;  /* sums of that share, kept of every target; 0: none */
     int64_t pairs; /* single pairs of it, behind them [floats] */
     long solved;   /* of which solves (tor) */
+    const layer_tables *layers; /* of the exposure (layer_tables.h): W Cpm' is made of them; NULL:
+                                   of covariances of each target */
 } phase_term;
 
 /* Bytes of the device: whatever the number of targets, and of each target that passes. Local. */

@@ -1,5 +1,7 @@
 #include "obsseq/residual.h"
 
+#include "obsseq/layer_tables.h"
+
 #include <stdlib.h>
 
 /* z -= P Ctm(:, j:j+n), then Y += z W(:, j:j+n)' for the k-th target; z: its rows of W T. Of the
@@ -13,8 +15,10 @@ static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t
     const double *here = w.w + j * w.ld;
     status st;
     report_phase("exposure: D+ Ctm");
-    if (ph != NULL && ph->n > 0)
+    if (ph != NULL && ph->n > 0 && ph->layers == NULL)
         TRY(phase_columns(t, ph, op, false, k, j, n));
+    else if (ph != NULL && ph->n > 0)
+        st = MOAO_OK; /* end_phase */
     else if (t->raw)
         TRY(tor_raw_project(t, tor_target(t, k), j, n, -1.0, 1.0, z, ldz));
     else
@@ -39,6 +43,21 @@ static status one_target(tor *t, const phase_term *ph, linop *op, int k, int64_t
         e->rep->flops[STAGE_EXPOSURE] += op->product->own_products
                                              ? 2.0 * (double)(nlrow * n) * (double)e->t
                                              : tor_project_flops(t, nlrow, n);
+done:
+    return st;
+}
+
+/* W Cpm' of the k-th target, of which panels have passed. */
+static status end_phase(tor *t, const phase_term *ph, linop *op, int k) {
+    double *c = phase_of(ph, t, k);
+    status st = MOAO_OK;
+    if (ph->layers != NULL) {
+        report_phase("exposure: W Cpm'");
+        layer_tables_look_up(ph->layers, tor_direction(t, k), false, ph->n, NULL, c);
+    } else {
+        TRY(phase_end(t, ph, op, k));
+    }
+    st = engine_flip(&t->e, "flip-c", c + ph->n / 2 * t->t.nlrow);
 done:
     return st;
 }
@@ -81,16 +100,19 @@ done:
 
 status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int count) {
     engine *e = &t->e;
+    const bool by_layers = ph != NULL && ph->layers != NULL;
     status st = MOAO_OK;
     report_phase("exposure: next target");
     for (int k = k0; k < k0 + count && st == MOAO_OK; k++) {
         const wrows w = tor_w(t, op, k);
-        st = e->mat->aim(tor_target(t, k), tor_direction(t, k), true);
+        if (!by_layers)
+            st = e->mat->aim(tor_target(t, k), tor_direction(t, k), true);
         if (st == MOAO_OK && !(t->shared && (t->has_y || k > k0)))
             st = linop_begin(op, &w, t->own[k]);
     }
     TRY(engine_agree_now(e, STAGE_EXPOSURE, st));
-    for (int64_t j = 0, n; (count > 0 || e->collective) && j < e->m; j += n) {
+    const bool passes = e->collective || (count > 0 && !(by_layers && t->has_y));
+    for (int64_t j = 0, n; passes && j < e->m; j += n) {
         n = engine_width(e, j, e->m);
         TRY(t->shared ? shared_panel(t, ph, op, k0, count, j, n)
                       : one_panel(t, ph, op, k0, count, j, n));
@@ -104,10 +126,8 @@ status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int count)
     }
     for (int k = k0; k < k0 + count && t->raw; k++)
         TRY(tor_raw_end(t, t->y[k]));
-    for (int k = k0; k < k0 + count && ph != NULL && ph->n > 0; k++) {
-        TRY(phase_end(t, ph, op, k));
-        TRY(engine_flip(e, "flip-c", phase_of(ph, t, k) + ph->n / 2 * t->t.nlrow));
-    }
+    for (int k = k0; k < k0 + count && ph != NULL && ph->n > 0; k++)
+        TRY(end_phase(t, ph, op, k));
 done:
     return st;
 }

@@ -100,6 +100,7 @@ enum {
 #define FACTOR_PARAM_WORDS                                                                         \
     "dense", "host", "tlr", "tlr_host", "fp16", "fp16_host", "distributed", "auto"
 enum { PRODUCT_PARAM_EXACT, PRODUCT_PARAM_FP16, PRODUCT_PARAM_TOEPLITZ, PRODUCT_PARAM_AUTO };
+enum { PHASE_PARAM_DIRECT, PHASE_PARAM_LAYERS, PHASE_PARAM_AUTO }; /* compute.phase */
 enum { FORMAT_NONE, FORMAT_DENSE, FORMAT_HALF, FORMAT_TLR, FORMAT_GRID, FORMAT_AUTO };
 enum { VERIFY_OFF, VERIFY_SAMPLE, VERIFY_FULL };
 enum { PSF_SHORT, PSF_LONG, PSF_NONE };                     /* output.psf */

@@ -257,6 +257,23 @@ static status check_product(const params *par, const ynode *root) {
                           "expected only one of them");
 }
 
+/* Tables by layer: of commands that targets share, and of the phase. */
+static status check_layers(const params *par, const ynode *root) {
+    const bool shares = par->mode != MODE_MOAO && par->mode != MODE_SPLIT;
+    if (par->compute_phase != PHASE_PARAM_LAYERS)
+        return MOAO_OK;
+    if (!shares)
+        return yaml_tree_fail(param_node(root, "compute.phase"), "compute.phase",
+                              "layers with mode: %s, whose targets have commands of their own; "
+                              "expected direct or auto, or mode=ltao, glao or mcao",
+                              par->mode == MODE_MOAO ? "moao" : "split");
+    if (par->compute_product != PRODUCT_PARAM_EXACT && par->compute_product != PRODUCT_PARAM_AUTO)
+        return yaml_tree_fail(param_node(root, "compute.phase"), "compute.phase",
+                              "layers with a compute.product that has the phase by a method of its "
+                              "own; expected compute.product=exact or auto");
+    return MOAO_OK;
+}
+
 /* Commands fitted to the phase: what follows from the truth sensor is not there. */
 static status check_fit(const params *par, const ynode *root) {
     const ynode *list = param_node(root, "output.matrices");
@@ -306,6 +323,7 @@ status params_check(params_loader *l) {
     TRY(params_check_low_order(l));
     TRY(params_check_loop(l));
     TRY(check_fit(par, l->root));
+    TRY(check_layers(par, l->root));
     if (params_given(par->psf_subaperture) &&
         !(par->psf_subaperture <= 0.7 * par->telescope_diameter))
         return yaml_tree_fail(param_node(l->root, "psf.subaperture"), "psf.subaperture",

@@ -285,10 +285,12 @@ static status check_mirrors(params_loader *l) {
                  par->dm_nssp, par->mirrors_pitch.v[i], least);
         return fail_at(l, "dm.nssp", what);
     }
+    if (par->mode != MODE_SPLIT)
+        goto done;
     if (par->compute_backend == BACKEND_GPU)
         return fail_at(l, "compute.backend",
-                       "gpu with mirrors, whose images are computed on CPUs alone; expected cpu or "
-                       "auto, or one mirror on the pupil by dm");
+                       "gpu with mode: split, which is computed on CPUs alone; expected cpu or "
+                       "auto");
     par->compute_backend = BACKEND_CPU;
 done:
     return st;

@@ -76,6 +76,11 @@ static status cpu_average(backend_imager *b, const double *y, int64_t ldy, bool 
     return MOAO_OK;
 }
 
+static status cpu_aim(backend_imager *b, const double dir[2]) {
+    psf_aim(b->p, dir);
+    return MOAO_OK;
+}
+
 static status cpu_pairs(backend_imager *b, const double *y, int64_t ldy, const double *ct,
                         int64_t ldct, double *sum, float *pairwise) {
     memset(sum, 0, psf_sep_count(b->p) * sizeof *sum);
@@ -124,6 +129,7 @@ static const backend_psf cpu = {
     .close = cpu_close,
     .load = cpu_load,
     .average = cpu_average,
+    .aim = cpu_aim,
     .pairs = cpu_pairs,
     .compute = cpu_compute,
     .logs = cpu_logs,
@@ -182,6 +188,10 @@ void psf_model_init(psf *p, psf_model *m) {
                      .tap_y = p->tap_y,
                      .tap_wx = {p->tap_wx[0], p->tap_wx[1]},
                      .tap_wy = p->tap_wy,
+                     .nmirror = p->nmirror,
+                     .mirror = p->model,
+                     .corner = -0.5 * p->n * p->pitch,
+                     .step = p->h,
                      .host = p};
 }
 

@@ -19,6 +19,27 @@ static inline size_t psf_device_sum(const size_t *count, size_t n, size_t size) 
     return sum;
 }
 
+/* Actuators along a side of the largest mirror; bytes of places of all mirrors' squares and of
+ * factors of their influence functions at the rows or columns of the lattice. */
+static inline size_t psf_widest(const psf_model *m) {
+    size_t most = (size_t)m->n + 1;
+    for (int i = 0; i < m->nmirror; i++)
+        most = (size_t)m->mirror[i].n >= most ? (size_t)m->mirror[i].n + 1 : most;
+    return most;
+}
+
+static inline size_t psf_device_mirrors(const psf_model *m) {
+    const size_t rows = (size_t)m->lattice;
+    size_t sum = 0;
+    for (int i = 0; i < m->nmirror; i++) {
+        const size_t across = (size_t)m->mirror[i].n + 1, squares = across * across,
+                     factors[] = {rows * across, rows * across, rows * across};
+        sum +=
+            psf_device_sum(&squares, 1, sizeof(int)) + psf_device_sum(factors, 3, sizeof(double));
+    }
+    return sum;
+}
+
 /* Tables, what the kernels work in, and for each wavelength OTFs, their transforms along y and
  * images. Only sizes of the model are read. */
 static inline size_t psf_device_arrays(const psf_model *m) {
@@ -27,8 +48,9 @@ static inline size_t psf_device_arrays(const psf_model *m) {
     const size_t nl = (size_t)m->nlambda, nbox = (size_t)m->nbox, crop = (size_t)m->crop;
     const size_t s = (size_t)m->lattice, np = (size_t)m->np, taps = s > 0 ? (size_t)m->taps : 0;
     const size_t wide = nsep + taps, v = s > 0 ? nact : 0, grid = s > 0 ? P : 0;
+    const size_t widest = psf_widest(m), own = m->nmirror > 0 ? 0 : nact;
     const size_t nr = (size_t)m->nsample, any = nr > 0, each = any * nl * nsep * nsep;
-    const size_t ints[] = {nact,
+    const size_t ints[] = {own,
                            side * side,
                            side + 1,
                            P,
@@ -42,7 +64,7 @@ static inline size_t psf_device_arrays(const psf_model *m) {
                            any * np,
                            any * (s + 1),
                            any * nsep * nsep};
-    const size_t tables[] = {nact,
+    const size_t tables[] = {own,
                              nsep * nsep,
                              2 * reach + 1,
                              (size_t)m->ntel * P * (2 * P - 1),
@@ -61,7 +83,7 @@ static inline size_t psf_device_arrays(const psf_model *m) {
                            s > 0 ? 0 : side * side * nsep,
                            wide * wide,
                            P * wide,
-                           PSF_ROWS * side * v,
+                           PSF_ROWS * widest * v,
                            PSF_ROWS * s * v,
                            PSF_ROWS * s * np,
                            2,
@@ -81,7 +103,7 @@ static inline size_t psf_device_arrays(const psf_model *m) {
                            any * nl,
                            any * nl * P * (2 * P - 1)};
     const size_t floats[] = {nl * crop * crop, nr * np};
-    return psf_device_sum(ints, sizeof ints / sizeof *ints, sizeof(int)) +
+    return psf_device_mirrors(m) + psf_device_sum(ints, sizeof ints / sizeof *ints, sizeof(int)) +
            psf_device_sum(tables, sizeof tables / sizeof *tables, sizeof(double)) +
            psf_device_sum(work, sizeof work / sizeof *work, sizeof(double)) +
            psf_device_sum(floats, sizeof floats / sizeof *floats, sizeof(float));

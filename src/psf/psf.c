@@ -149,8 +149,16 @@ size_t psf_bytes(const sys *s, const psf_opts *o) {
 size_t psf_device_bytes(const sys *s, const psf_opts *o) {
     psf p = {0};
     psf_model m;
+    psf_model_mirror mirrors[s->fit.nmirror + 1];
     set_sizes(&p, s, o);
     psf_model_init(&p, &m);
+    for (int i = 0; i < s->fit.nmirror && o->phase; i++)
+        mirrors[i] = phase_mirror_model(&s->fit.mirrors[i]);
+    if (o->phase && s->fit.nmirror > 0) {
+        m.nmirror = s->fit.nmirror;
+        m.mirror = mirrors;
+        m.nact = sys_commands(s);
+    }
     return psf_model_bytes(&m);
 }
 

@@ -135,6 +135,18 @@ void phase_mirrors_free(psf *p) {
     for (int i = 0; i < p->nmirror; i++)
         free(p->mirror[i].place);
     free(p->mirror);
+    free(p->model);
+}
+
+psf_model_mirror phase_mirror_model(const dmirror *dm) {
+    const double x0 = dm->pitch / sqrt(-2 * log(dm->coupling));
+    return (psf_model_mirror){.n = dm->nssp,
+                              .nact = dm->nact,
+                              .first = dm->first,
+                              .pitch = dm->pitch,
+                              .x0 = x0,
+                              .altitude = dm->altitude,
+                              .reach = (int)ceil(CUT * x0 / dm->pitch)};
 }
 
 static status open_mirrors(psf *p, const sys *s) {
@@ -146,6 +158,7 @@ static status open_mirrors(psf *p, const sys *s) {
     mirror_sizes(s, p->lattice, &factors);
     TRY(ALLOC(p->mirror, (size_t)s->fit.nmirror, "mirrors"));
     p->nmirror = s->fit.nmirror;
+    TRY(ALLOC(p->model, (size_t)s->fit.nmirror, "mirrors"));
     TRY(ALLOC(all, factors, "influence functions"));
     p->mirror[0].if_y = all;
     for (int i = 0; i < p->nmirror; i++) {
@@ -159,10 +172,12 @@ static status open_mirrors(psf *p, const sys *s) {
                                     .first = from->first,
                                     .place = place,
                                     .pitch = from->pitch,
-                                    .x0 = from->pitch / sqrt(-2 * log(from->coupling)),
+                                    .x0 = phase_mirror_model(from).x0,
                                     .altitude = from->altitude,
                                     .if_y = all + at,
                                     .if_x = {all + at + size, all + at + 2 * size}};
+        p->model[i] = phase_mirror_model(from);
+        p->model[i].place = place;
         at += 3 * size;
     }
     psf_aim(p, (double[2]){0, 0});

@@ -6,6 +6,7 @@
 #ifndef MOAO_PSF_PLAN_H
 #define MOAO_PSF_PLAN_H
 
+#include "backend/backend_psf.h"
 #include "psf.h"
 #include "psf_formula.h"
 
@@ -82,7 +83,8 @@ struct psf {
     double *if_x[2];    /* [lattice][n + 1] along x at a column, of even and odd rows */
     int nmirror;        /* several mirrors, or one that is not on the pupil; 0: the one above */
     psf_mirror *mirror; /* [nmirror]; their factors are in [0].if_y, place[] too */
-    int ncommand;       /* of all */
+    psf_model_mirror *model; /* [nmirror] the same for a backend */
+    int ncommand;            /* of all */
     int *tap_x[2];     /* [P] first lattice point from which u is interpolated, even and odd rows */
     double *tap_wx[2]; /* [P][PHASE_TAPS] */
     int *tap_y;        /* [2 P - 1] the same for v */

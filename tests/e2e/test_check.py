@@ -78,11 +78,24 @@ class Check(unittest.TestCase):
 
     def test_gpus_that_would_not_compute(self):
         """What is computed on CPUs alone has no forecast of GPUs."""
-        for name, option, reason in (("instruments/mavis", "mode=mcao", "closed loop"), ("mcao", "mode=mcao", "images of mirrors"),
+        for name, option, reason in (("instruments/mavis", "mode=mcao", "closed loop"), ("split", "mode=split", "mode: split"),
                                      ("demo", "compute.backend=cpu", "compute.backend is cpu")):
             p = moao("check", os.path.join(ROOT, "params", name + ".yaml"), "--gpus", "1", option, check=False)
             self.assertEqual(p.returncode, 2)
             self.assertRegex(p.stderr, "--gpus: .*%s" % reason)
+
+    def test_ages(self):
+        """Covariances of a closed loop are counted once for each age of slopes, of targets and of tables by layer."""
+        case = [os.path.join(ROOT, "params", "instruments", *name) for name in (("mavis.yaml",), ("small", "mavis.yaml"))]
+
+        def seconds(*options):
+            return json.loads(moao("check", *case, "--json", "--nodes", "1", "--cores", "2", "--gflops", "20",
+                                   "targets={grid: {nx: 20, ny: 20, width: 15}}", *options).stdout)["machine"]["seconds"]
+        direct, layers = seconds("compute.phase=direct"), seconds("compute.phase=layers")
+        self.assertGreater(direct, 4 * seconds("compute.phase=direct", "loop.lags=equivalent"))
+        self.assertGreater(direct, 5 * layers)
+        self.assertGreater(layers, 1.3 * seconds("compute.phase=layers", "loop.lags=equivalent"))
+        self.assertEqual(seconds(), layers)  # auto
 
     def test_another_machine(self):
         """Nodes, cores, memory and speed by options; dgemm is not measured then, and the number of nodes is found."""

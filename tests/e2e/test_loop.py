@@ -117,6 +117,19 @@ class Loop(unittest.TestCase):
             np.testing.assert_allclose(terms(b)[k], terms(a)[k], atol=1e-6)
         np.testing.assert_allclose(terms(b)["NOISE"], math.sqrt(header(b)["LOOPNOIS"]) * terms(a)["NOISE"], rtol=1e-9)
 
+    def test_ages(self):
+        """Sums over ages by tables are those age by age, to less than lags are interpolated by: two kinds of sensors, one cut by the pupil
+        in every subaperture, in one loop and in two; on ranks."""
+        low = {"type": "ngs", "nssp": 1, "noise_variance": 1e-4, "direction": [6, -9], "low_order": True}
+        two = {**SMALL, "sensors": SMALL["sensors"] + [low]}
+        for c, more, ranks in ((SMALL, [], 1), (SMALL, [], 2), (two, ["loop.low.type=integrator", "loop.low.rate=150", "loop.low.gain=0.3"], 1)):
+            words = loop("integrator", 0.4, 1.5, 300) + ["output.budget=none"] + more
+            sums = run(c, *words, env={"MOAO_TEST_AGES": "sums"}).quantity("VARIANCE")
+            gap = relative(run(c, *words, ranks=ranks, env={"MOAO_TEST_AGES": "tables"}).quantity("VARIANCE"), sums)
+            print("ages by tables: %.1e of the variance" % gap)
+            self.assertLess(gap, 2e-4)
+            self.assertGreater(gap, 1e-9)
+
     def test_optimal(self):
         """The gain that is found has less variance than gains beside it, in another run too, and is told; ranks find the same."""
         words = loop("integrator", 0.5, 2, 300) + ["output.budget=none"]

@@ -198,6 +198,25 @@ typedef struct { /* a mirror, its imager, and matrices on both sides */
 } mirror;
 
 static bool square; /* the lattice of points of the next mirror */
+static bool aloft;  /* three mirrors at altitudes in its place */
+
+/* On the pupil, below it, and high up with a coarse pitch. */
+static void add_mirrors(sys *s) {
+    static const double altitude[] = {0, -700, 9000}, pitch[] = {0.5, 0.55, 1.2},
+                        wide[] = {1, 1.1, 1.9};
+    s->fit.nmirror = 3;
+    s->fit.mirrors = calloc(3, sizeof *s->fit.mirrors);
+    for (int i = 0, first = 0; i < 3; i++) {
+        dmirror *dm = &s->fit.mirrors[i];
+        *dm = (dmirror){.nssp = (int)ceil(wide[i] * s->diameter / pitch[i]),
+                        .pitch = pitch[i],
+                        .coupling = 0.15 + 0.1 * i,
+                        .altitude = altitude[i],
+                        .first = first};
+        case_ok(sys_derive_mirror(s, dm));
+        first += dm->nact;
+    }
+}
 
 static void mirror_open(int nssp, double obs, double coupling, int k, psf_average_kind average,
                         int all_pairs, mirror *f) {
@@ -220,6 +239,8 @@ static void mirror_open(int nssp, double obs, double coupling, int k, psf_averag
     psf_model model;
     case_sys(0.5 * nssp, obs, nssp, 1, &one, &f->s);
     f->s.dm.coupling = coupling;
+    if (aloft)
+        add_mirrors(&f->s);
     case_profile(2, layer, &f->prof);
     case_ok(psf_init(&f->s, &o, &f->p));
     case_ok(psf_rest_init(f->p, &f->prof, &f->rest));
@@ -227,7 +248,7 @@ static void mirror_open(int nssp, double obs, double coupling, int k, psf_averag
     psf_model_init(f->p, &model);
     case_ok(psf_backend(be)->open(ctx, &model, &f->b));
     case_ok(psf_backend(be)->load(f->b, &fitted));
-    f->v = (size_t)f->s.dm.nact;
+    f->v = (size_t)sys_commands(&f->s);
     f->np = psf_points(f->p, &x, &y);
     f->nsep = psf_sep_count(f->p);
     f->npair = psf_pairwise_count(f->p);
@@ -388,6 +409,52 @@ static void check_pairs(int nssp, double obs, double coupling, int k, psf_averag
     mirror_close(&f);
 }
 
+/* The same of mirrors at altitudes, as one target after the other sees them: near the axis, and so
+ * far off that a part of the pupil has no actuators. */
+static void test_mirrors(void **state) {
+    static const double dir[][2] = {
+        {0, 0}, {CASE_ARCSEC(31), CASE_ARCSEC(-17)}, {CASE_ARCSEC(-90), CASE_ARCSEC(60)}};
+    const backend_psf *imager = psf_backend(be);
+    (void)state;
+    mirror f;
+    aloft = true;
+    mirror_open(getenv("MOAO_TEST_SMALL") != NULL ? 5 : 7, 0.2, 0.2, 3, PSF_AVERAGE_EXACT, 200, &f);
+    aloft = false;
+    double *got = malloc(f.nsep * sizeof *got);
+    double *pairs = calloc(f.npair + 1, sizeof *pairs), before = 0;
+    mirror_fill(&f);
+    for (int i = 0; i < 3; i++) {
+        double most = 0;
+        psf_aim(f.p, dir[i]);
+        memset(f.sum, 0, f.nsep * sizeof *f.sum);
+        memset(pairs, 0, (f.npair + 1) * sizeof *pairs);
+        case_ok(psf_accumulate_phase(f.p, 0, f.v, f.c, f.ld, f.ct, f.ld, f.sum, pairs));
+        psf_round_pairwise(f.p, pairs, f.pair);
+        for (size_t k = 0; k < f.nsep; k++)
+            got[k] = NAN;
+        move(f.dsum, got, f.nsep * sizeof *got);
+        if (i > 0) /* the axis is where it begins */
+            case_ok(imager->aim(f.b, dir[i]));
+        case_ok(imager->pairs(f.b, f.dc, (int64_t)f.ld, f.dct, (int64_t)f.ld, f.dsum, f.dpair));
+        case_ok(be->sync(ctx));
+        move(got, f.dsum, f.nsep * sizeof *got);
+        for (size_t k = 0; k < f.nsep; k++)
+            most = fmax(most, fabs(f.sum[k]));
+        for (size_t k = 0; k < f.nsep; k++)
+            if (!(fabs(got[k] - f.sum[k]) <= 1e-12 * most))
+                fail_msg("direction %d, place %zu: %.17g, expected %.17g", i, k, got[k], f.sum[k]);
+        check_single(&f);
+        check_results(&f, true);
+        assert_true(most != before);
+        before = most;
+    }
+    assert_int_equal(imager->aim(f.b, (double[2]){NAN, 0}), MOAO_INPUT);
+    status_clear();
+    free(pairs);
+    free(got);
+    mirror_close(&f);
+}
+
 static void test_pairs(void **state) {
     (void)state;
     check_pairs(7, 0.3, 0.2, 4, PSF_AVERAGE_EXACT, 0);
@@ -402,9 +469,9 @@ static void test_pairs(void **state) {
     }
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs),
-                                          cmocka_unit_test(test_phase_slopes),
-                                          cmocka_unit_test(test_slope_pairs)};
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_pairs), cmocka_unit_test(test_mirrors),
+    cmocka_unit_test(test_phase_slopes), cmocka_unit_test(test_slope_pairs)};
 
 int main(void) {
     return run_alone(tests, sizeof tests / sizeof *tests);

@@ -72,6 +72,9 @@ static void set_sizes(gpu_psf *d, const psf_model *m) {
     d->nlambda = m->nlambda;
     d->nbox = m->nbox;
     d->nact = m->nact;
+    d->nmirror = m->nmirror > 0 ? m->nmirror : 1;
+    d->corner = m->corner;
+    d->height = m->step;
 }
 
 /* A table of n elements in both memories, filled from `from` where there is a host side. */
@@ -82,6 +85,37 @@ template <class T> static T *table(gpu_arena *r, size_t n, const T *from, T **ho
     if (host)
         *host = to;
     return device;
+}
+
+/* Where actuators of one of several mirrors are. */
+static void fill_mirror_places(const psf_model_mirror *m, int *at) {
+    const int side = m->n + 1;
+    for (int i = 0; i < side * side; i++)
+        at[i] = -1;
+    for (int a = 0; a < m->nact; a++)
+        at[m->place[a]] = a;
+}
+
+/* Mirrors, and room for their factors in the direction of a target. */
+static void lay_out_mirrors(gpu_psf *d, const psf_model *m, gpu_arena *r, bool tables) {
+    const size_t s = d->lattice;
+    for (int i = 0; i < m->nmirror; i++) {
+        const psf_model_mirror *from = &m->mirror[i];
+        gpu_psf_mirror *to = &d->mirror[i];
+        const size_t side = from->n + 1;
+        int *at;
+        if (tables) {
+            *to = gpu_psf_mirror{(int)side, from->nact, from->first, from->reach, false};
+            to->pitch = from->pitch, to->x0 = from->x0, to->altitude = from->altitude;
+            to->at = table(r, side * side, (int *)NULL, &at);
+            if (r->host)
+                fill_mirror_places(from, at);
+            continue;
+        }
+        to->if_y = gpu_take(r, s * side, (double **)NULL);
+        for (double *&factor : to->if_x)
+            factor = gpu_take(r, s * side, (double **)NULL);
+    }
 }
 
 /* Where actuators are: index by place, and the first of each row. */
@@ -110,12 +144,13 @@ static void fill_points(const psf_model *m, int *point) {
 
 /* Tables and work of the residual phase; nothing where it is not wanted. */
 static void lay_out_points(gpu_psf *d, const psf_model *m, gpu_arena *r, bool tables) {
-    const size_t s = d->lattice, side = d->side, P = d->lattice > 0 ? d->P : 0, np = d->np;
+    const size_t s = d->lattice, side = d->side, most = psf_widest(m),
+                 P = d->lattice > 0 ? d->P : 0, np = d->np;
     int *point;
     double **const none = NULL;
     if (!tables) {
         const size_t v = d->lattice > 0 ? d->nact : 0;
-        d->lines = gpu_take(r, PSF_ROWS * side * v, none);
+        d->lines = gpu_take(r, PSF_ROWS * most * v, none);
         d->g = gpu_take(r, PSF_ROWS * s * v, none);
         d->z = gpu_take(r, PSF_ROWS * s * np, none);
         d->totals = gpu_take(r, 2, none);
@@ -132,9 +167,9 @@ static void lay_out_points(gpu_psf *d, const psf_model *m, gpu_arena *r, bool ta
     d->point_row = table(r, s > 0 ? s + 1 : 0, m->point_row, (int **)NULL);
     d->point_column = table(r, np, m->point_column, (int **)NULL);
     d->point = table(r, s * s, (int *)NULL, &point);
-    d->if_y = table(r, s * side, m->if_y, (double **)NULL);
+    double *if_x[2], *const if_y = table(r, s * side, m->if_y, (double **)NULL);
     for (int odd = 0; odd < 2; odd++) {
-        d->if_x[odd] = table(r, s * side, m->if_x[odd], (double **)NULL);
+        if_x[odd] = table(r, s * side, m->if_x[odd], (double **)NULL);
         d->tap_x[odd] = table(r, P, m->tap_x[odd], (int **)NULL);
         d->tap_wx[odd] = table(r, P * d->taps, m->tap_wx[odd], (double **)NULL);
     }
@@ -148,6 +183,11 @@ static void lay_out_points(gpu_psf *d, const psf_model *m, gpu_arena *r, bool ta
     d->sampled = table(r, sep, m->sampled, (double **)NULL);
     if (r->host && d->lattice > 0)
         fill_points(m, point);
+    if (m->nmirror == 0) {
+        d->mirror[0] = gpu_psf_mirror{d->side, d->nact, 0, d->if_reach, true, d->at};
+        d->mirror[0].if_y = if_y;
+        d->mirror[0].if_x[0] = if_x[0], d->mirror[0].if_x[1] = if_x[1];
+    }
 }
 
 /* Directions, and factors of each wavelength; step: sides of the boxes in cycles per pixel. */
@@ -177,11 +217,12 @@ static size_t lay_out(gpu_psf *d, const psf_model *m, gpu_arena *r) {
     int *at, *row;
     double *direction, *step, *sinc;
     gpu_psf_wave *wave;
-    d->place = table(r, d->nact, m->place, (int **)NULL);
+    const size_t own = m->nmirror > 0 ? 0 : d->nact; /* of the mirror on the pupil, averaged */
+    d->place = table(r, own, m->place, (int **)NULL);
     d->at = table(r, side * side, (int *)NULL, &at);
     d->row = table(r, side + 1, (int *)NULL, &row);
     d->vmax = table(r, P, m->vmax, (int **)NULL);
-    d->weight = table(r, d->nact, m->weight, (double **)NULL);
+    d->weight = table(r, own, m->weight, (double **)NULL);
     d->norm = table(r, nsep * nsep, m->norm, (double **)NULL);
     d->kernel = table(r, 2 * d->reach + 1, m->kernel, (double **)NULL);
     d->tel = table(r, (size_t)d->ntel * P * (2 * P - 1), m->tel, (double **)NULL);
@@ -190,8 +231,10 @@ static size_t lay_out(gpu_psf *d, const psf_model *m, gpu_arena *r) {
     d->step = table(r, nl * d->nbox, (double *)NULL, &step);
     d->sinc = table(r, nl * d->nbox * P, (double *)NULL, &sinc);
     lay_out_points(d, m, r, true);
+    lay_out_mirrors(d, m, r, true);
     if (r->host) {
-        fill_places(m, at, row);
+        if (own > 0)
+            fill_places(m, at, row);
         fill_factors(m, direction, wave, step, sinc);
     }
     const size_t tables = r->used;
@@ -203,6 +246,7 @@ static size_t lay_out(gpu_psf *d, const psf_model *m, gpu_arena *r) {
     d->mean = gpu_take(r, wide * wide, none);
     d->part = gpu_take(r, P * wide, none);
     lay_out_points(d, m, r, false);
+    lay_out_mirrors(d, m, r, false);
     d->cov = gpu_take(r, P * (2 * P - 1), none);
     d->otf = gpu_take(r, nl * P * d->N, none);
     d->even = gpu_take(r, nl * P * P, none);
@@ -308,12 +352,16 @@ static void close_imager(backend_imager *b) {
         cudaEventDestroy(b->sent);
     cudaFreeHost(b->fit);
     cudaFree(b->device);
+    free(b->d.mirror);
     free(b->lambda);
     free(b);
 }
 
 static status fill_imager(backend_imager *b, const psf_model *m) {
     set_sizes(&b->d, m);
+    b->d.mirror = (gpu_psf_mirror *)calloc(b->d.nmirror, sizeof *b->d.mirror);
+    if (!b->d.mirror)
+        return status_fail(MOAO_MEMORY, "no memory for mirrors");
     b->point_row = m->point_row;
     if (gpu_psf_shared(&b->d) + 1024 > gpu_shared_most())
         return status_fail(MOAO_INPUT,
@@ -327,6 +375,9 @@ static status fill_imager(backend_imager *b, const psf_model *m) {
     CUDA_TRY(cudaMemsetAsync(b->d.otf, 0, (size_t)m->nlambda * m->P * m->N * sizeof(double),
                              b->ctx->main.stream));
     GPU_TRY(transform(b));
+    const double axis[2] = {0, 0};
+    if (m->lattice > 0)
+        GPU_TRY(gpu_psf_aim(b->ctx->main.stream, &b->d, axis));
     CUDA_TRY(cudaStreamSynchronize(b->ctx->main.stream));
     return MOAO_OK;
 }
@@ -364,6 +415,12 @@ static status load(backend_imager *b, const psf_fit_model *f) {
 static status average(backend_imager *b, const double *y, int64_t ldy, bool both, double *sum) {
     gpu_device_guard guard(b->ctx->device);
     GPU_TRY(gpu_psf_average(b->ctx->main.stream, &b->d, y, ldy, both, sum));
+    return MOAO_OK;
+}
+
+static status aim(backend_imager *b, const double dir[2]) {
+    gpu_device_guard guard(b->ctx->device);
+    GPU_TRY(gpu_psf_aim(b->ctx->main.stream, &b->d, dir));
     return MOAO_OK;
 }
 
@@ -428,6 +485,7 @@ const backend_psf backend_psf_gpu = {
     .close = close_imager,
     .load = load,
     .average = average,
+    .aim = aim,
     .pairs = pairs,
     .compute = compute,
     .logs = logs,

@@ -15,6 +15,17 @@ struct gpu_psf_wave { /* what a wavelength scales */
     double pixel;     /* of the image [rad] */
 };
 
+/* A mirror as a target sees it. Along an axis the actuator at a place of the lattice, in quarters
+ * q of a row's height, has the number middle + q per_quarter. */
+struct gpu_psf_mirror {
+    int side, nact, first, reach;
+    bool fixed;             /* the one on the pupil of a psf_model without mirrors */
+    const int *at;          /* [side][side]: actuator there, or -1 */
+    double *if_y, *if_x[2]; /* [lattice][side] */
+    double pitch, x0, altitude;
+    double middle[2], per_quarter;
+};
+
 struct gpu_psf {
     int n, side, nsep, k, N, P, reach, crop, half, nlambda, nbox, nact; /* half: N/2 + 1 */
     int ntel, shift;                                                    /* psf_model's */
@@ -32,10 +43,13 @@ struct gpu_psf {
      */
     int np, lattice, taps, if_reach, wide;       /* lattice: rows of it, or 0; wide: nsep + taps */
     const int *point_row, *point_column, *point; /* point: [lattice][lattice], -1: none */
-    const double *if_y, *if_x[2];
+    int nmirror;
+    gpu_psf_mirror *mirror; /* [nmirror] of the host; handed to kernels one by one */
+    double corner, height;  /* psf_model.corner, step */
     const int *tap_x[2], *tap_y;
     const double *tap_wx[2], *tap_wy;
-    /* of PSF_ROWS rows of the lattice: [.][side][nact], [. lattice][nact], [. lattice][np] */
+    /* of PSF_ROWS rows of the lattice: [.][side of a mirror][nact], [. lattice][nact], [.
+     * lattice][np] */
     double *lines, *g, *z;
     /* of the mean of exp(-D/2), where nsample > 0: psf_model's, and work */
     int nsample, rings;
@@ -91,6 +105,8 @@ static __device__ inline double block_sum(double x) {
 /* Each puts its kernels into the stream. */
 status gpu_psf_average(cudaStream_t stream, const gpu_psf *d, const double *y, int64_t ldy,
                        bool both, double *sum);
+/* Shapes of mirrors in a direction, where they depend on it (psf_phase.cu). */
+status gpu_psf_aim(cudaStream_t stream, const gpu_psf *d, const double dir[2]);
 /* Sums over pairs of points (psf_phase.cu). */
 status gpu_psf_pairs(cudaStream_t stream, const gpu_psf *d, const int *point_row, const double *y,
                      int64_t ldy, const double *ct, int64_t ldct, double *sum, float *pairwise);

@@ -1,0 +1,387 @@
+#include "obsseq/layer_tables.h"
+
+#include "moao/clones.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAPS 6    /* places along an axis that a value is interpolated from */
+#define BLOCK 256 /* rows that are summed together: their columns stay in a first-level cache */
+/* Steps in a subaperture on the layer: covariances of the phase with slopes have kinks at the edges
+ * of subapertures, which decide. Of mean gradients 2 steps change Strehl ratios by 4e-4, 4 by 1e-5;
+ * of differences between points, whose kinks are sharper, 4 by 5e-5. */
+#define STEPS 3.0
+#define STEPS_POINTS 4.0
+
+/* --- the lattices */
+
+/* Of the finest sensor that sees the layer. */
+static double step_of(const sys *s, double h) {
+    double step = INFINITY;
+    for (int w = 0; w < s->nsensor; w++) {
+        const sensor *o = &s->sensors[w];
+        const double cone = 1 - h / o->altitude, size = o->mag * s->diameter / o->nssp * cone;
+        if (cone > 0)
+            step = fmin(step, size / (o->gradient ? STEPS : STEPS_POINTS));
+    }
+    return isfinite(step) ? step : s->diameter;
+}
+
+/* Least and largest displacement of the pupil on the layer along an axis. */
+static void range_of(const sys *s, const layer_table *g, int axis, bool still, double range[2]) {
+    const double back = still ? -g->drift[axis] : 0;
+    range[0] = INFINITY, range[1] = -INFINITY;
+    for (int k = 0; k < s->ntarget; k++) {
+        const double at = s->targets[k][axis] * g->h;
+        range[0] = fmin(range[0], fmin(at, at + back));
+        range[1] = fmax(range[1], fmax(at, at + back));
+    }
+}
+
+/* Where the interpolation at a place begins, and the rest [steps]. */
+static int first_tap(double at, double *rest) {
+    const double whole = floor(at);
+    *rest = at - whole;
+    return (int)whole - (TAPS / 2 - 1);
+}
+
+/* Places that a pupil around (x, y) needs, a run in each row: +1 at its beginning, -1 after it. */
+static void mark(const sys *s, const layer_table *g, double x, double y, int *runs) {
+    const double radius = 0.5 * s->diameter / g->step, margin = TAPS / 2 + 1e-6;
+    const double cx = (x - g->from[0]) / g->step, cy = (y - g->from[1]) / g->step;
+    for (int j = 0; j < g->n[1]; j++) {
+        const double away = fmax(0, fabs(j - cy) - margin);
+        if (away > radius)
+            continue;
+        const double half = sqrt(radius * radius - away * away) + margin;
+        const int from = (int)fmax(0, ceil(cx - half)),
+                  end = (int)fmin(g->n[0], floor(cx + half) + 1);
+        if (from >= end)
+            continue;
+        runs[j * (g->n[0] + 1) + from]++;
+        runs[j * (g->n[0] + 1) + end]--;
+    }
+}
+
+/* Columns of the places that some target needs: numbered, counted. */
+static status choose_places(const sys *s, bool still, layer_table *g) {
+    const size_t wide = (size_t)g->n[0] + 1, high = (size_t)g->n[1];
+    int *runs = NULL;
+    status st;
+    TRY(ALLOC(runs, wide * high, "places on a layer"));
+    TRY(ALLOC(g->column, (size_t)g->n[0] * high, "places on a layer"));
+    for (int k = 0; k < s->ntarget; k++) {
+        const double x = s->targets[k][0] * g->h, y = s->targets[k][1] * g->h;
+        mark(s, g, x, y, runs);
+        if (still)
+            mark(s, g, x - g->drift[0], y - g->drift[1], runs);
+    }
+    g->count = 0;
+    for (int j = 0; j < g->n[1]; j++)
+        for (int i = 0, users = 0; i < g->n[0]; i++) {
+            users += runs[(size_t)j * wide + (size_t)i];
+            g->column[j * g->n[0] + i] = users > 0 ? (int)g->count++ : -1;
+        }
+done:
+    free(runs);
+    return st;
+}
+
+/* The lattice of the layers of a table. */
+static status place_lattice(const sys *s, size_t points, bool still, layer_table *g) {
+    g->points = g->h == 0;
+    if (g->points) {
+        g->count = (int64_t)points;
+        return MOAO_OK;
+    }
+    g->step = step_of(s, g->h);
+    for (int i = 0; i < 2; i++) {
+        double range[2];
+        range_of(s, g, i, still, range);
+        g->from[i] = range[0] - 0.5 * s->diameter - TAPS / 2 * g->step;
+        g->n[i] = (int)ceil((range[1] - range[0] + s->diameter) / g->step) + TAPS + 1;
+    }
+    return choose_places(s, still, g);
+}
+
+static void free_tables(int n, layer_table *table) {
+    for (int i = 0; i < n && table != NULL; i++) {
+        free(table[i].column);
+        free(table[i].x);
+        free(table[i].y);
+        free(table[i].value);
+    }
+    free(table);
+}
+
+/* Of a pure delay, by which the phase of layer l is displaced. */
+static void drift_of(const sys *s, const profile *p, int l, double drift[2]) {
+    for (int i = 0; i < 2; i++)
+        drift[i] = p->loop[0] == NULL && p->wind[i] != NULL ? -p->wind[i][l] * s->delay : 0;
+}
+
+/* Whether layer l of a profile is in the table. */
+static bool belongs(const sys *s, const profile *p, int l, const layer_table *g, bool still) {
+    double drift[2];
+    drift_of(s, p, l, drift);
+    return p->strength[l] > 0 && p->h[l] == g->h &&
+           (!still || g->points || (drift[0] == g->drift[0] && drift[1] == g->drift[1]));
+}
+
+/* A table for each altitude, where displacements matter for each of these too; on the ground two
+ * then, as points are no places of a lattice. */
+static status open_tables(const sys *s, const profile *p, size_t points, bool still, int *n,
+                          layer_table **table) {
+    status st;
+    *n = 0;
+    TRY(ALLOC(*table, (size_t)p->nlayer + 2, "tables by layer"));
+    for (int l = 0; l < p->nlayer; l++) {
+        bool known = p->strength[l] == 0;
+        for (int i = 0; i < *n && !known; i++)
+            known = belongs(s, p, l, &(*table)[i], still);
+        if (known)
+            continue;
+        layer_table *g = &(*table)[(*n)++];
+        g->h = p->h[l];
+        drift_of(s, p, l, g->drift);
+        TRY(place_lattice(s, points, still, g));
+        g->moved = g->points && still;
+        if (g->moved)
+            (*table)[(*n)++] =
+                (layer_table){.points = true, .still = true, .count = (int64_t)points};
+    }
+done:
+    return st;
+}
+
+layer_tables_size layer_tables_count(const sys *s, const profile *p, size_t points, bool still) {
+    layer_tables_size z = {0};
+    layer_table *table = NULL;
+    int n;
+    if (open_tables(s, p, points, still, &n, &table) != MOAO_OK) {
+        status_clear();
+        z.columns = z.evaluations = INFINITY;
+    }
+    for (int i = 0; i < n; i++) {
+        const double count = (double)table[i].count;
+        z.columns += count;
+        for (int l = 0; l < p->nlayer; l++)
+            if (belongs(s, p, l, &table[i], still))
+                z.evaluations += count * matcov_ages(p, l, false);
+    }
+    free_tables(n, table);
+    return z;
+}
+
+size_t layer_tables_bytes(const layer_tables_size *z, size_t rows) {
+    return (size_t)(z->columns * ((double)rows + 3) * sizeof(double)); /* and places */
+}
+
+/* --- values */
+
+/* Layers of p that are in table g, as a profile of their own. */
+static status one_altitude(const sys *s, const profile *p, const layer_table *g, bool still,
+                           profile *one) {
+    status st = profile_still(p, one);
+    int n = 0;
+    for (int l = 0; st == MOAO_OK && l < p->nlayer; l++) {
+        if (!belongs(s, p, l, g, still))
+            continue;
+        one->h[n] = p->h[l];
+        one->L0[n] = p->L0[l];
+        one->strength[n] = p->strength[l];
+        for (int i = 0; i < 2; i++)
+            one->wind[i][n] = p->wind[i] != NULL ? p->wind[i][l] : 0;
+        n++;
+    }
+    one->nlayer = st == MOAO_OK ? n : 0;
+    return st;
+}
+
+/* Places of a table's columns. */
+static status fill_places(const layer_tables *g, layer_table *t) {
+    status st;
+    TRY(ALLOC(t->x, (size_t)t->count, "places on a layer"));
+    TRY(ALLOC(t->y, (size_t)t->count, "places on a layer"));
+    if (t->points) {
+        memcpy(t->x, g->x, (size_t)t->count * sizeof *t->x);
+        memcpy(t->y, g->y, (size_t)t->count * sizeof *t->y);
+    }
+    for (int j = 0; j < t->n[1]; j++)
+        for (int i = 0; i < t->n[0]; i++) {
+            const int at = t->column[j * t->n[0] + i];
+            if (at < 0)
+                continue;
+            t->x[at] = t->from[0] + i * t->step;
+            t->y[at] = t->from[1] + j * t->step;
+        }
+done:
+    return st;
+}
+
+/* Columns first .. first + n: W cov(s, phi) there, panel by panel. */
+static status fill_columns(tor *t, linop *op, layer_tables *g, const layer_table *of, int64_t first,
+                           int64_t n) {
+    engine *e = &t->e;
+    phase_term *part = &g->part;
+    status st;
+    part->n = part->ld = n;
+    part->room = of->value + first * g->rows;
+    TRY(engine_copy(e, part->x, of->x + first, n));
+    TRY(engine_copy(e, part->y, of->y + first, n));
+    for (int64_t j = 0, wide; j < e->m; j += wide) {
+        wide = engine_width(e, j, e->m);
+        TRY(phase_columns(t, part, op, true, 0, j, wide));
+    }
+done:
+    return st;
+}
+
+/* Covariances of the layers of a table, and its memory. */
+static status open_table(tor *t, layer_tables *g, const profile *p, bool still, layer_table *of) {
+    engine *e = &t->e;
+    profile one = {0};
+    matcov *mc = NULL;
+    status st;
+    TRY(one_altitude(e->s, p, of, still, &one));
+    TRY(matcov_prepare(e->s, &one, &mc));
+    TRY(engine_use(e, mc)); /* borrows `one` */
+    profile_free(&g->one);
+    g->one = one;
+    one = (profile){0};
+    TRY(fill_places(g, of));
+    TRY(ALLOC(of->value, (size_t)(g->rows * of->count), "covariances of commands by layer"));
+    if (t->ch.nmine > 0)
+        st = e->mat->aim(tor_target(t, 0), (double[2]){0, 0}, !of->still);
+done:
+    profile_free(&one);
+    return st;
+}
+
+static status make_table(tor *t, linop *op, layer_tables *g, const profile *p, bool still, int i) {
+    layer_table *of = &g->table[i];
+    status st = team_agree(&t->t, open_table(t, g, p, still, of));
+    for (int64_t first = 0, n; t->ch.nmine > 0 && first < of->count && st == MOAO_OK; first += n) {
+        n = of->count - first < g->points ? of->count - first : g->points;
+        st = fill_columns(t, op, g, of, first, n);
+    }
+    return st;
+}
+
+status layer_tables_make(tor *t, const psf *ps, const phase_term *ph, linop *op, const profile *p,
+                         bool still, layer_tables *g) {
+    engine *e = &t->e;
+    status st;
+    layer_tables_free(t, g);
+    *g = (layer_tables){.rows = t->t.nlrow, .points = ph->n};
+    report_phase("exposure: covariances by layer");
+    psf_points(ps, &g->x, &g->y);
+    st = engine_doubles(e, ph->n, "places on a layer", &g->part.x);
+    if (st == MOAO_OK)
+        st = engine_doubles(e, ph->n, "places on a layer", &g->part.y);
+    if (st == MOAO_OK)
+        st = open_tables(e->s, p, (size_t)ph->n, still, &g->n, &g->table);
+    TRY(engine_agree_now(e, STAGE_EXPOSURE, st));
+    g->part.cpm = ph->cpm; /* as wide as all points */
+    for (int i = 0; i < g->n; i++) {
+        st = make_table(t, op, g, p, still, i);
+        TRY(engine_agree_now(e, STAGE_EXPOSURE, st));
+    }
+done:
+    return st;
+}
+
+void layer_tables_free(tor *t, layer_tables *g) {
+    free_tables(g->n, g->table);
+    profile_free(&g->one);
+    ENGINE_RELEASE(&t->e, g->part.x, g->part.y);
+    *g = (layer_tables){0};
+}
+
+/* --- a target */
+
+typedef struct { /* of a point on a layer */
+    const double *column[TAPS * TAPS];
+    double weight[TAPS * TAPS];
+    int n;
+} taps;
+
+/* Weights of the places -2 .. 3 at t, 0 <= t < 1. */
+static void lagrange(double t, double w[TAPS]) {
+    for (int i = 0; i < TAPS; i++) {
+        w[i] = 1;
+        for (int j = 0; j < TAPS; j++)
+            if (j != i)
+                w[i] *= (t - (j - (TAPS / 2 - 1))) / (i - j);
+    }
+}
+
+static void find_taps(const layer_tables *g, const layer_table *t, const double dir[2], bool still,
+                      int64_t point, taps *out) {
+    double rest[2], w[2][TAPS];
+    int at[2];
+    out->n = 0;
+    if (t->points) {
+        out->column[out->n] = t->value + point * g->rows;
+        out->weight[out->n++] = 1;
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        const double place =
+            (i == 0 ? g->x : g->y)[point] + dir[i] * t->h - (still ? t->drift[i] : 0);
+        at[i] = first_tap((place - t->from[i]) / t->step, &rest[i]);
+        lagrange(rest[i], w[i]);
+    }
+    for (int j = 0; j < TAPS; j++)
+        for (int i = 0; i < TAPS; i++) {
+            const int column = t->column[(at[1] + j) * t->n[0] + at[0] + i];
+            out->column[out->n] = t->value + column * g->rows;
+            out->weight[out->n++] = w[0][i] * w[1][j];
+        }
+}
+
+/* out += sum_k w_k column_k of n rows, in the order of k. */
+MOAO_CLONES static void add_columns(int64_t n, int count, const double *const *column,
+                                    const double *w, double *restrict out) {
+    int k = 0;
+    for (; k + 5 < count; k += 6) {
+        const double *a = column[k], *b = column[k + 1], *c = column[k + 2], *d = column[k + 3],
+                     *e = column[k + 4], *f = column[k + 5];
+        const double wa = w[k], wb = w[k + 1], wc = w[k + 2], wd = w[k + 3], we = w[k + 4],
+                     wf = w[k + 5];
+        for (int64_t i = 0; i < n; i++)
+            out[i] += (wa * a[i] + wb * b[i]) + (wc * c[i] + wd * d[i]) + (we * e[i] + wf * f[i]);
+    }
+    for (; k < count; k++) {
+        const double *a = column[k];
+        for (int64_t i = 0; i < n; i++)
+            out[i] += w[k] * a[i];
+    }
+}
+
+/* All rows at one point. */
+static void look_up(const layer_tables *g, const double dir[2], bool still, int64_t point,
+                    double *out) {
+    memset(out, 0, (size_t)g->rows * sizeof *out);
+    for (int l = 0; l < g->n; l++) {
+        taps of;
+        if (still ? g->table[l].moved : g->table[l].still)
+            continue;
+        find_taps(g, &g->table[l], dir, still, point, &of);
+        for (int64_t from = 0, n; from < g->rows; from += n) {
+            const double *column[TAPS * TAPS];
+            n = g->rows - from < BLOCK ? g->rows - from : BLOCK;
+            for (int k = 0; k < of.n; k++)
+                column[k] = of.column[k] + from;
+            add_columns(n, of.n, column, of.weight, out + from);
+        }
+    }
+}
+
+void layer_tables_look_up(const layer_tables *g, const double dir[2], bool still, int64_t n,
+                          const int *at, double *ct) {
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++)
+        look_up(g, dir, still, at != NULL ? at[i] : i, ct + i * g->rows);
+}
