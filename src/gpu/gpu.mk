@@ -67,7 +67,7 @@ $(B)/bench/gpu/libmoao_busy.so: bench/gpu/busy.c
 # --- the library: header, static and shared, pkg-config
 linalg_src := $(wildcard src/linalg/*/*.c)
 # what the simulator alone needs of the library is not installed
-public_headers := $(filter-out $(patsubst %,src/linalg/include/moao/%.h,backend_driver backend_group clones cpu_threads fp16_factor fp16_gemm),$(wildcard src/linalg/include/moao/*.h))
+public_headers := $(filter-out $(patsubst %,src/linalg/include/moao/%.h,backend_driver backend_group backend_mapped clones cpu_threads fp16_factor fp16_gemm),$(wildcard src/linalg/include/moao/*.h))
 linalg_version = $(firstword $(subst +, ,$(VERSION)) 0)
 linalg_major = $(firstword $(subst ., ,$(linalg_version)))
 # one object, in which all but the public symbols are local

@@ -36,6 +36,7 @@ static void counting_begin(void) {
     whole = be;
     counted = *be;
     counted.alloc = count_alloc, counted.release = count_release;
+    counted.mapped = NULL; /* all is counted */
     counted.alloc_host = count_alloc_host, counted.release_host = count_release_host;
     be = &counted;
     left = -1;

@@ -124,6 +124,7 @@ static int setup(void **state) {
     whole = be;
     counted = *be;
     counted.alloc = count_alloc, counted.release = count_release;
+    counted.mapped = NULL; /* all memory is counted */
     if (strcmp(be->name, "cpu") == 0) {
         late_half = *be->fp16;
         late_half.cast_to_double = late_cast;

@@ -2,6 +2,7 @@
  * and goes; who takes what the other side gave waits for it, and only then; what does not fit is
  * the backend's; at the end all is one piece again. */
 #include "linalg/tlr/pool.h"
+#include "moao/backend_mapped.h"
 #include "support/tlr_counted.h"
 
 static int waits; /* of either side */
@@ -129,6 +130,121 @@ static void waiting(void **state) {
     tlr_pool_close(x);
 }
 
+/* `bytes` at p become these numbers, and are them. */
+static void write_at(char *p, size_t bytes, int seed) {
+    char *a = malloc(bytes + 1);
+    for (size_t i = 0; i < bytes; i++)
+        a[i] = (char)((size_t)seed * 31 + i * 7 + i / 4096);
+    must(be->copy(side[0], p, (int64_t)bytes, a, (int64_t)bytes, (int64_t)bytes, bytes > 0));
+    must(be->sync(side[0]));
+    free(a);
+}
+static void read_at(const char *p, size_t bytes, int seed) {
+    char *a = malloc(bytes + 1);
+    must(be->copy(side[0], a, (int64_t)bytes, p, (int64_t)bytes, (int64_t)bytes, bytes > 0));
+    must(be->sync(side[0]));
+    for (size_t i = 0; i < bytes; i++)
+        assert_true(a[i] == (char)((size_t)seed * 31 + i * 7 + i / 4096));
+    free(a);
+}
+
+/* Where memory can be mapped no hole is lost: buffers of random sizes and lifetimes all find a
+ * place as long as whole pages of all are not more than there are, and none changes its contents.
+ */
+static void pages(void **state) {
+    (void)state;
+    enum { PLACES = 24, STEPS = 1500 };
+    struct {
+        char *at;
+        size_t bytes;
+        int of;
+    } held[PLACES] = {0};
+    mapped_memory *map = NULL;
+    const size_t page = (size_t)2 << 20, all = 48 * page; /* a page of a GPU */
+    size_t unit = 0, got = 0, taken = 0, most = 0;
+    void *at;
+    counted.mapped = whole->mapped;
+    if (whole->mapped == NULL ||
+        whole->mapped->open(side[0], all, 2 * all, 48, &unit, &got, &at, &map) != MOAO_OK) {
+        print_message("memory is not mapped by pages here: %s\n", status_message());
+        status_clear();
+        return;
+    }
+    assert_true(unit == page && got == all);
+    whole->mapped->close(map);
+    tlr_pool *x = pool_of(all);
+    uint32_t seed = 5;
+    assert_int_equal(live, 0); /* nothing of the backend's own */
+    for (int step = 0; step < STEPS; step++) {
+        seed = seed * 1664525u + 1013904223u;
+        const int k = (int)(seed >> 8) % PLACES, of = (int)(seed >> 30) & 1;
+        if (held[k].at) {
+            read_at(held[k].at, held[k].bytes, k);
+            hand_back(x, held[k].of, held[k].at);
+            taken -= held[k].bytes / page + 2;
+            held[k].at = NULL;
+            continue;
+        }
+        held[k].bytes = (seed >> 9) % 8 == 0 ? (seed >> 12) % (20 * page) : (seed >> 12) % page;
+        if (taken + held[k].bytes / page + 2 > 47) /* both ends of it share a page with others */
+            continue;
+        held[k].of = of;
+        held[k].at = take(x, of, (seed >> 29) & 1, held[k].bytes);
+        taken += held[k].bytes / page + 2;
+        most = taken > most ? taken : most;
+        assert_int_equal(live, 0);
+        write_at(held[k].at, held[k].bytes, k);
+        for (int j = 0; j < PLACES; j++)
+            assert_true(j == k || !held[j].at || held[j].at + held[j].bytes <= held[k].at ||
+                        held[k].at + held[k].bytes <= held[j].at);
+    }
+    assert_true(most > 40);
+    for (int k = 0; k < PLACES; k++)
+        if (held[k].at) {
+            read_at(held[k].at, held[k].bytes, k);
+            hand_back(x, held[k].of, held[k].at);
+        }
+    assert_true(tlr_pool_fits(x, 40 * page, 7 * page)); /* wherever they are */
+    assert_false(tlr_pool_fits(x, 40 * page, 9 * page));
+    tlr_pool_close(x);
+}
+
+/* Every second of equal buffers is given back: nearly half of the memory is there in one place, and
+ * is not where memory stays one piece; both streams are waited for. */
+static void holes(void **state) {
+    (void)state;
+    enum { PIECES = 24 };
+    const size_t page = (size_t)2 << 20,
+                 half = (PIECES / 2 - 1) * page; /* ends of pages are lost */
+    char *at[PIECES];
+    for (int mapped = 0; mapped < 2; mapped++) {
+        counted.mapped = mapped ? whole->mapped : NULL;
+        tlr_pool *x = pool_of(PIECES * page);
+        const int64_t before = live;
+        const bool pages = before == 0;
+        for (int k = 0; k < PIECES; k++) {
+            at[k] = take(x, TLR_MAIN, true, page);
+            write_at(at[k], page, k);
+        }
+        for (int k = 0; k < PIECES; k += 2)
+            hand_back(x, k & 2 ? TLR_MAIN : TLR_AHEAD, at[k]);
+        assert_int_equal(tlr_pool_fits(x, half, 0), pages);
+        char *const large = take(x, TLR_AHEAD, false, half);
+        assert_int_equal(live, before + !pages);
+        write_at(large, half, 99);
+        for (int k = 1; k < PIECES; k += 2) {
+            read_at(at[k], page, k);
+            hand_back(x, TLR_MAIN, at[k]);
+        }
+        read_at(large, half, 99);
+        hand_back(x, TLR_AHEAD, large);
+        char *const again = take(x, TLR_MAIN, true, PIECES * page); /* from everywhere */
+        assert_int_equal(live, before);
+        hand_back(x, TLR_MAIN, again);
+        tlr_pool_close(x);
+    }
+}
+
 /* Without a pool all is the backend's. */
 static void none(void **state) {
     (void)state;
@@ -148,6 +264,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(ends, setup, teardown),
         cmocka_unit_test_setup_teardown(waiting, setup, teardown),
         cmocka_unit_test_setup_teardown(none, setup, teardown),
+        cmocka_unit_test_setup_teardown(pages, setup, teardown),
+        cmocka_unit_test_setup_teardown(holes, setup, teardown),
     };
     return RUN_ON_BACKENDS(tests);
 }

@@ -232,7 +232,8 @@ static status copy(backend_ctx *c, void *dst, int64_t ldd, const void *src, int6
 
 /* ---- the table */
 
-extern const backend_group backend_group_gpu; /* group.cu */
+extern const backend_group backend_group_gpu;   /* group.cu */
+extern const backend_mapped backend_mapped_gpu; /* mapped.cu */
 
 static size_t workspace(backend_op op, backend_type t, int64_t m, int64_t n) {
     size_t a, b;
@@ -327,6 +328,7 @@ const backend backend_gpu = {
     .matcov = &backend_matcov_gpu,
     .psf = &backend_psf_gpu,
     .group = &backend_group_gpu,
+    .mapped = &backend_mapped_gpu,
 };
 
 #define EXPORT extern "C" __attribute__((visibility("default")))

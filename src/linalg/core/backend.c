@@ -80,6 +80,7 @@ static bool tables_fit(const backend *own) {
         {"products by integers", own->integer, sizeof(backend_integer), false},
         {"operations of formats", own->hier, sizeof(backend_hier), false},
         {"groups", own->group, sizeof(backend_group), false},
+        {"mapped memory", own->mapped, sizeof(backend_mapped), false},
     };
     for (size_t i = 0; i < sizeof family / sizeof family[0]; i++) {
         const size_t size = family[i].table != NULL ? *(const size_t *)family[i].table : 0;

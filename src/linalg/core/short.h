@@ -12,6 +12,7 @@
 #include "moao/backend_hier.h"
 #include "moao/backend_integer.h"
 #include "moao/backend_lowrank.h"
+#include "moao/backend_mapped.h"
 #include "moao/backend_random.h"
 #include "moao/backend_sparse.h"
 #include "moao/backend_split.h"
@@ -112,6 +113,8 @@ typedef moao_backend backend;
 #define backend_get moao_backend_get
 #define backend_has_driver moao_backend_has_driver
 #define backend_group moao_backend_group
+#define backend_mapped moao_backend_mapped
+#define mapped_memory moao_mapped_memory
 #define backend_group_id moao_backend_group_id
 #define backend_complex moao_backend_complex
 #define complex_gemm_op moao_complex_gemm_op

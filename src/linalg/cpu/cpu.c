@@ -220,6 +220,7 @@ const backend backend_cpu_own = {
     .split = &split_cpu,
     .integer = &integer_cpu,
     .hier = &hier_cpu,
+    .mapped = &mapped_cpu,
 };
 
 #define CHECKED(op) .op = checked_##op,
@@ -237,4 +238,5 @@ const backend backend_cpu = {
     .split = &split_cpu,
     .integer = &checked_integer,
     .hier = &hier_cpu,
+    .mapped = &mapped_cpu,
 };

@@ -14,6 +14,7 @@ extern const backend_lowrank lowrank_cpu;
 extern const backend_sparse sparse_cpu;
 extern sparse_filter_op cpu_filter;
 extern const struct backend_toeplitz toeplitz_cpu;
+extern const struct backend_mapped mapped_cpu;
 /* n FP16 numbers as floats. */
 void fp16_cpu_floats(int64_t n, const backend_f16 *h, float *x);
 extern const struct backend_hier hier_cpu;

@@ -81,6 +81,7 @@ struct moao_backend_toeplitz;  /* products by Fourier transforms: moao_backend_t
 struct moao_backend_split_ops; /* operands of products of FP16 numbers: moao_backend_split_ops.h */
 struct moao_backend_hier;      /* what compressed formats stand on: moao_backend_hier.h */
 struct moao_backend_integer;   /* products by integer tensor cores: moao_backend_integer.h */
+struct moao_backend_mapped;    /* pages that come to other addresses: moao_backend_mapped.h */
 struct moao_backend_group;     /* broadcasts among the devices of several processes:
                                   moao_backend_group.h */
 #define MOAO_BACKEND_IDENTITY 40 /* bytes of a device's name */
@@ -259,6 +260,7 @@ typedef struct moao_backend {
     const struct moao_backend_matcov *matcov;   /* NULL: matcov_backend (matcov/matcov.h) serves */
     const struct moao_backend_psf *psf;         /* NULL: psf_backend (psf/psf.h) serves */
     const struct moao_backend_group *group; /* NULL: device memory is the host's, MPI can send it */
+    const struct moao_backend_mapped *mapped; /* NULL: memory stays where it is */
 } moao_backend;
 
 MOAO_PUBLIC extern const moao_backend moao_backend_cpu;
