@@ -25,7 +25,7 @@ class Table(Structure):
     _fields_ = [("name", c_char_p), ("size", c_size_t)] + [(n, c_void_p) for n in (
         "devices describe memory identify open close stream sync wait_for open_low_priority alloc release alloc_host release_host "
         "copy workspace mirror gather gemm trsm trmm symm syrk syr2k potrf potri poti trtri lauum potrs posv host_workspace "
-        "trsm_host trmm_host multi_workspace trsm_multi trmm_multi batch batch_complex fp16 lowrank sparse toeplitz split integer hier matcov psf group").split()]
+        "trsm_host trmm_host multi_workspace trsm_multi trmm_multi batch batch_complex fp16 lowrank sparse toeplitz split integer hier matcov psf group mapped").split()]
 
 
 class LowRankTable(Structure):

@@ -474,6 +474,14 @@ static double pair_flops(const sys *s, const psf_opts *o) {
     return sum + 2 * points * points;
 }
 
+/* Floating-point operations a second of a rank: measured, else of the model or the reference. */
+static double rank_rate(const machine *k, const gpu_model *g, bool device) {
+    const double measured = device ? k->device_rate : k->rate;
+    if (measured > 0)
+        return measured;
+    return device ? gpu_model_rate(g) : MACHINE_THREAD_RATE * k->threads;
+}
+
 /* tests/e2e/test_figures.py compares the times of the full scale with those of docs/figures.json.
  */
 static void estimate(const request *q, const machine *k, plan *p) {
@@ -491,20 +499,17 @@ static void estimate(const request *q, const machine *k, plan *p) {
     if (psf_sizes_of(s, o, &z) != MOAO_OK)
         status_clear();
     const double grid = z.grid;
-    double rate = device ? k->device_rate : k->rate;
     plan_count_ages(s, a, &slopes, &ages);
-    if (!(rate > 0))
-        rate = device ? gpu_model_rate(g) : MACHINE_THREAD_RATE * k->threads;
-    const double flop = 1 / (MACHINE_EFFICIENCY * rate * n),
+    const double flop = 1 / (MACHINE_EFFICIENCY * rank_rate(k, g, device) * n),
                  once_value = MACHINE_EVALUATION / (n * threads), value = q->nlayer * once_value;
     /* the rank with the most targets, over the mean */
     const double uneven = ceil_div(p->chunk, ngroup) * (double)ngroup / p->chunk;
     const double factors = p->flops[STAGE_FACTOR] / a->ntor / (m * m * m / 3);
     const double whole =
         p->pair->factor == &factor_dense_integer ? flop / gpu_model_integers(g) : flop;
-    const double cpu = k->rate > 0 ? k->rate : MACHINE_THREAD_RATE * k->threads,
-                 of_factor =
-                     p->pair->factor->distributed ? 1 / (MACHINE_EFFICIENCY * cpu * n) : whole;
+    const double of_factor = p->pair->factor->distributed
+                                 ? 1 / (MACHINE_EFFICIENCY * rank_rate(k, g, false) * n)
+                                 : whole;
     p->time.tor =
         factors * m * m * m / 3 * of_factor / (plan_split(p) > 0 ? MACHINE_SPLIT_FACTOR : 1) +
         0.5 * m * m * value;

@@ -152,7 +152,7 @@ static void values(const job *j, room *r) {
     for (int k = 0; k < j->cols; k++) {
         int before = 0;
         for (int l = 0; l < j->cols; l++)
-            before += r->sigma[l] > r->sigma[k] || (r->sigma[l] == r->sigma[k] && l < k);
+            before += r->sigma[l] > r->sigma[k] || (l < k && r->sigma[l] == r->sigma[k]);
         r->order[before] = k;
     }
 }
