@@ -17,7 +17,7 @@ import test_resident
 sys.path.insert(0, os.path.join(ROOT, "tests"))
 import moao_test  # noqa: E402
 
-SAID = "stays in the host's memory"
+SAID = "kept in the host's memory and streamed to the device"
 
 
 def short_memory(case, *overrides):

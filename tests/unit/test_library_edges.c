@@ -117,6 +117,18 @@ static void add_area(void *arg, int64_t row, int64_t rows, int64_t col, int64_t 
     *(int64_t *)arg += rows * cols;
 }
 
+/* Sums of a format with itself: H2 has them, and where there is none it is NULL. */
+static void add_to_itself(const format *f, const hier_options *o, int64_t n) {
+    static const double factor[] = {1, 0, INFINITY, NAN, 1}, tol[] = {1e-3, 0, 0, 0, NAN};
+    for (int k = 0; k < 5; k++) {
+        const bool legal = o->kind == HIER_H2 && k < 2;
+        format *sum = (format *)&sum;
+        expect(hier_add(factor[k], f, -factor[k], f, tol[k], &sum), legal, "add", n, k, 0);
+        assert_int_equal(sum != NULL, legal);
+        hier_close(sum);
+    }
+}
+
 /* Options and sizes of formats, legal and not; then all that can be done with one. */
 static void use_format(const hier_source *s, const hier_options *o, double scale) {
     const int64_t n = s->rows;
@@ -172,6 +184,7 @@ static void use_format(const hier_source *s, const hier_options *o, double scale
     expect(hier_compress(f, NAN, 'W', 0), false, "compress", n, n, 0);
     expect(hier_compress(f, 1e-3, 'W', 0), cut, "compress", n, n, 0);
     must(hier_load(f, s));
+    add_to_itself(f, o, n);
     hier_close(f);
 }
 

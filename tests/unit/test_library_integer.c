@@ -73,8 +73,82 @@ static void test_factor(void **state) {
     be->release(ctx, a), be->release(ctx, w), be->release(ctx, exponent), be->release(ctx, work);
 }
 
+/* The columns of a factor: its status is returned, and it is called where there are columns. */
+static status form(void *of, int64_t j, int64_t n) {
+    int *called = of;
+    assert_true(j == 0 && n == 1);
+    return called[0]++ == 0 ? MOAO_OK : MOAO_STOPPED;
+}
+
+static void test_columns(void **state) {
+    int called = 0;
+    const integer_columns columns = {form, &called};
+    const integer_factor_options one = integer_factor_defaults(1, true);
+    const size_t bytes = integer_potrf_bytes(be, &one);
+    const double value = 4;
+    double *a, x = 0;
+    int32_t *exponent;
+    int64_t minor;
+    void *work;
+    (void)state;
+    must(be->alloc(ctx, 16, (void **)&a));
+    must(be->alloc(ctx, 4, (void **)&exponent));
+    must(be->alloc(ctx, bytes, &work));
+    must(be->copy(ctx, a, 8, &value, 8, 8, 1));
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        const integer_factor_options o = integer_factor_defaults(sizes[k], false);
+        if (sizes[k] == 1 || sizes[k] == 2)
+            continue;
+        minor = -1;
+        assert_int_equal(
+            integer_potrf_columns(be, ctx, &o, &columns, a, 1, exponent, &minor, work, bytes),
+            sizes[k] == 0 ? MOAO_OK : MOAO_INPUT);
+        assert_true(minor == 0 && called == 0);
+        status_clear();
+    }
+    assert_int_equal(
+        integer_potrf_columns(be, ctx, &one, &columns, a, 2, exponent, &minor, work, bytes - 1),
+        MOAO_INPUT);
+    status_clear();
+    must(integer_potrf_columns(be, ctx, &one, &columns, a, 2, exponent, &minor, work, bytes));
+    must(be->copy(ctx, &x, 8, a, 8, 8, 1));
+    must(be->sync(ctx));
+    assert_true(minor == 0 && x == 2 && called == 1);
+    assert_int_equal(
+        integer_potrf_columns(be, ctx, &one, &columns, a, 2, exponent, &minor, work, bytes),
+        MOAO_STOPPED);
+    status_clear();
+    be->release(ctx, a), be->release(ctx, exponent), be->release(ctx, work);
+}
+
+static void test_exponents(void **state) {
+    static const int32_t value[] = {INTEGER_BAD, INT32_MIN / 2, 0, 1000};
+    int32_t *exponent, now = 0;
+    (void)state;
+    must(be->alloc(ctx, sizeof *exponent, (void **)&exponent));
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        const integer_factor_options o = integer_factor_defaults(sizes[k], false);
+        for (int moduli = 0; sizes[k] != 2 && moduli <= o.moduli + 1; moduli++) {
+            const bool fine = (sizes[k] == 0 || sizes[k] == 1) && moduli >= 2 && moduli <= o.moduli;
+            const int32_t from = value[moduli % 4];
+            must(be->copy(ctx, exponent, 4, &from, 4, 4, 1));
+            assert_int_equal(integer_exponents(be, ctx, &o, moduli, exponent),
+                             fine ? MOAO_OK : MOAO_INPUT);
+            status_clear();
+            must(be->copy(ctx, &now, 4, exponent, 4, 4, 1));
+            must(be->sync(ctx));
+            if (!fine || sizes[k] == 0 || moduli == o.moduli || from == INTEGER_BAD)
+                assert_int_equal(now, from);
+            else
+                assert_true(now < from && now > from - 64);
+        }
+    }
+    be->release(ctx, exponent);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_choice),
-                                       cmocka_unit_test(test_factor)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_choice), cmocka_unit_test(test_factor),
+                                       cmocka_unit_test(test_columns),
+                                       cmocka_unit_test(test_exponents)};
     return RUN_ON_BACKENDS(tests);
 }
