@@ -301,7 +301,6 @@ static params stated(const run *r) {
     par.compute_factor = r->req.factor;
     par.compute_product = r->req.product;
     par.compute_tlr_distributed = r->req.distributed;
-    par.compute_phase = r->pl->by_layers ? PHASE_PARAM_LAYERS : PHASE_PARAM_DIRECT;
     return par;
 }
 

@@ -235,7 +235,7 @@ static void corrector_header(fitsout *o, const maps_data *m) {
     if (s->fit.ndir > 0)
         fitsout_integer(o, "NOPTIM", s->fit.ndir, "directions that shared commands are fitted to");
     if (s->fit.ndir > 0 && !s->fit.split.on)
-        fitsout_text(o, "CPHASE", m->par->compute_phase == PHASE_PARAM_LAYERS ? "layers" : "direct",
+        fitsout_text(o, "CPHASE", store_get_fact(m->st, "layers", 0) > 0 ? "layers" : "direct",
                      "covariances of the phase: compute.phase");
     if (s->fit.nmirror > 0)
         fitsout_integer(o, "NMIRROR", s->fit.nmirror,

@@ -184,7 +184,9 @@ class Shared(unittest.TestCase):
         error; ranks, chunks, a loop; beyond the tolerance all is computed directly; what is asked for by name computes."""
         c = {**SMALL, "output": {"psf": "none"}, "targets": {"list": [[0, 0], [13, -6], [-21, 9], [4, 17]]}}
         closed = ["loop.delay=0", "loop.type=integrator", "loop.gain=0.4", "loop.rate=300"]
-        for more, ranks in (([], 1), (["sensors.*.slope=gradient", "compute.targets_per_chunk=2"], 2), (closed + ["sensors.*.slope=gradient"], 1)):
+        # compared: of the targets of a rank in a chunk that nearest to the axis
+        for more, ranks, compared in (([], 1, [0]), (["sensors.*.slope=gradient", "compute.targets_per_chunk=2"], 2, [0, 1, 2, 3]),
+                                      (closed + ["sensors.*.slope=gradient"], 1, [0])):
             direct, tables = (run(c, "compute.phase=" + word, "compute.verify=full", *more, ranks=1 if word == "direct" else ranks)
                               for word in ("direct", "layers"))
             self.assertEqual((header(direct, "CPHASE"), header(tables, "CPHASE")), ("direct", "layers"))
@@ -193,7 +195,11 @@ class Shared(unittest.TestCase):
                 told = json.load(f)["layers"]
             print("by layers: Strehl ratios differ by %.1e, told %.1e" % (gap, told["largest_difference"]))
             self.assertLess(gap, 1e-4)
-            self.assertLess(abs(told["largest_difference"] - np.abs((tables.quantity("STREHL") - direct.quantity("STREHL"))[0]).max()), 1e-6)
+            of = np.abs(tables.quantity("STREHL") - direct.quantity("STREHL"))[compared]
+            if more[:1] == closed[:1]:      # that of the exposure without wind, of which the lag is told, as well
+                self.assertTrue(of.max() - 1e-6 < told["largest_difference"] < 1e-4)
+            else:
+                self.assertLess(abs(told["largest_difference"] - of.max()), 1e-6)
             self.assertEqual(told["exposures_over_tolerance"], 0)
             a, b = direct.table("TARGETS"), tables.table("TARGETS")
             for k in ("TOTAL", "FIT", "GENFIT", "NOISE", "LAG", "TOMO"):
@@ -201,12 +207,13 @@ class Shared(unittest.TestCase):
         over = run(c, "compute.phase=layers", "compute.mixed_tolerance=1e-12")
         self.assertEqual(relative(over.quantity("STREHL"), run(c, "compute.phase=direct").quantity("STREHL")), 0)
         self.assertIn("computed directly", over.process.stdout + over.process.stderr)
+        own = {k: v for k, v in c.items() if k not in ("mode", "mirrors", "optimise")}
         with tempfile.TemporaryDirectory() as tmp:
             path, out = os.path.join(tmp, "case.yaml"), os.path.join(tmp, "out")
-            with open(path, "w", encoding="utf-8") as f:
-                json.dump(c, f)
-            for words, told in ((["mode=moao", "mirrors=[]"], "layers with mode: moao"), (["compute.product=toeplitz"], "layers with a compute.product"),
-                                (["psf.residual=sensor"], "psf.residual")):
+            for of, words, told in ((own, [], "layers with mode: moao"), (c, ["compute.product=toeplitz"], "layers with a compute.product"),
+                                    (c, ["psf.residual=sensor"], "psf.residual")):
+                with open(path, "w", encoding="utf-8") as f:
+                    json.dump(of, f)
                 p = moao("run", path, "-o", out, "compute.phase=layers", *words, check=False)
                 self.assertEqual(p.returncode, 2, words)
                 self.assertIn(told, p.stderr)
