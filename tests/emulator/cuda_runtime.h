@@ -74,6 +74,7 @@ struct cudaDeviceProp {
 };
 struct cudaFuncAttributes {
     int ptxVersion;
+    size_t sharedSizeBytes; /* 0: not known before it runs */
 };
 enum { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum { cudaLaunchAttributeProgrammaticStreamSerialization };
@@ -166,7 +167,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
     return cudaSuccess;
 }
 template <class Kernel> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, Kernel *) {
-    a->ptxVersion = EMULATED_ARCH / 10;
+    a->ptxVersion = EMULATED_ARCH / 10, a->sharedSizeBytes = 0;
     return cudaSuccess;
 }
 
@@ -195,7 +196,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel)(Param
         return cudaErrorInvalidConfiguration;
     if (c->dynamicSmemBytes > emulator::allowed_to((const void *)kernel))
         return cudaErrorInvalidValue;
-    emulator::run(g, b, c->dynamicSmemBytes, [&] { kernel(Parameters(arguments)...); });
+    emulator::run(g, b, c->dynamicSmemBytes, emulator::allowed_to((const void *)kernel),
+                  [&] { kernel(Parameters(arguments)...); });
     return cudaSuccess;
 }
 
@@ -225,14 +227,15 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t) {
 }
 namespace emulator {
 inline cudaError_t last = cudaSuccess;
-/* kernel<<<grid, block, shared, stream>>>(...), by translate.py. */
+/* kernel<<<grid, block, shared, stream>>>(...), by translate.py; kernel: NULL where shared is 0. */
 template <class Call>
-void launch(const Call &call, dim3 g, dim3 b, size_t shared = 0, cudaStream_t = NULL) {
+void launch(const Call &call, const void *kernel, dim3 g, dim3 b, size_t shared = 0,
+            cudaStream_t = NULL) {
     if (g.x < 1 || g.x > 0x7fffffffu || g.y < 1 || g.y > 65535 || g.z < 1 || g.z > 65535 ||
         b.x < 1 || b.x > 1024 || b.y != 1 || b.z != 1 || shared > shared_most())
         last = cudaErrorInvalidConfiguration;
     else
-        run(g, b, shared, call);
+        run(g, b, shared, allowed_to(kernel), call);
 }
 } // namespace emulator
 inline cudaError_t cudaGetLastError() {

@@ -75,7 +75,8 @@ struct fiber {
     bool vote;
 };
 std::vector<fiber> fibers;
-std::vector<const void *> variables; /* in shared memory, to which the block has come */
+std::vector<const void *> variables;         /* in shared memory, to which the block has come */
+size_t in_variables;                         /* bytes */
 unsigned threads, current, running, arrived; /* of the block */
 void *scheduler;
 bool voted;
@@ -164,7 +165,7 @@ void start_block() {
     while (fibers.size() < threads)
         fibers.push_back({new_stack(), NULL, READY, BARRIER, 0, 0, false});
     memset(shared_memory, 0xff, sizeof shared_memory);
-    variables.clear();
+    variables.clear(), in_variables = 0;
     running = threads, arrived = 0;
     for (unsigned i = 0; i < threads; i++) {
         fiber &f = fibers[i];
@@ -205,7 +206,7 @@ void report_hang() {
     fail("the kernel hangs");
 }
 
-void run_block(size_t shared) {
+void run_block(size_t shared, size_t allowed) {
     start_block();
     while (running) {
         bool any = false;
@@ -221,6 +222,10 @@ void run_block(size_t shared) {
         if (running && !any)
             report_hang();
     }
+    if (shared > allowed || (allowed <= SHARED_DEFAULT && shared + in_variables > SHARED_DEFAULT))
+        fail("a launch with %zu bytes of shared memory beside %zu of its variables, which was not "
+             "allowed",
+             shared, in_variables);
     for (size_t i = shared; i < shared + SHARED_WATCHED; i++)
         if (shared_memory[i] != 0xff)
             fail("the block wrote byte %zu of %zu bytes of shared memory", i, shared);
@@ -281,11 +286,12 @@ void set_bits(void *variable, size_t size) {
     for (const void *known : variables)
         if (known == variable)
             return;
-    variables.push_back(variable);
+    variables.push_back(variable), in_variables += size;
     memset(variable, 0xff, size);
 }
 
-void run(dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread) {
+void run(dim3 grid, dim3 block, size_t shared, size_t allowed,
+         const std::function<void()> &thread) {
     gridDim = grid, blockDim = block, threads = block.x, body = &thread;
     launches++;
     if (threads % 32)
@@ -294,7 +300,7 @@ void run(dim3 grid, dim3 block, size_t shared, const std::function<void()> &thre
         for (unsigned y = 0; y < grid.y; y++)
             for (unsigned x = 0; x < grid.x; x++) {
                 blockIdx = {x, y, z};
-                run_block(shared);
+                run_block(shared, allowed);
                 blocks++;
             }
 }

@@ -45,8 +45,10 @@ int capability();
 /* Where threads meet; those who meet must be in the same kind of operation. */
 enum meeting { BARRIER, BARRIER_OR, SYNCWARP, SHUFFLE, SHUFFLE_XOR, BALLOT, TENSOR, MATRICES };
 
-/* Runs `thread` for every thread of every block, one block after the other. */
-void run(dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread);
+/* Runs `thread` for every thread of every block, one block after the other. `allowed`: the dynamic
+ * shared memory that the kernel may have; where that is SHARED_DEFAULT, it is with its variables.
+ */
+void run(dim3 grid, dim3 block, size_t shared, size_t allowed, const std::function<void()> &thread);
 /* Waits for the block's threads; whether `vote` was set in any. */
 bool meet_block(meeting kind, bool vote);
 /* Waits until `count` threads of the block have come to its barrier of this number, 1 to 15. */

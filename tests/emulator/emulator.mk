@@ -7,7 +7,7 @@ EMU_B := $(B)/emulator$(if $(filter-out 90,$(EMU_ARCH)),-$(EMU_ARCH))
 EMU_CXX ?= $(firstword $(foreach c,$(CXX) g++,$(shell command -v $(c) 2>/dev/null)) g++)
 EMU_TESTS := $(or $(TESTS),test_linalg_products test_linalg_scatter test_linalg_lowrank test_linalg_graded test_linalg_sweeps test_linalg_sketch test_linalg_filter test_linalg_integer test_linalg_gemm_sums test_linalg_toeplitz test_linalg_kept test_library_complex test_linalg_split test_linalg_split_products test_hier_gemm_sums test_backend_psf test_backend_phase)
 emu_cu := $(wildcard src/gpu/lowrank/*.cu) $(addprefix src/gpu/batch/batch_,gemm.cu scatter.cu gather.cu) src/gpu/batch/complex_potrf.cu src/gpu/batch/complex_svd.cu $(wildcard src/gpu/matcov/*.cu src/gpu/psf/*.cu) \
-    $(wildcard src/gpu/hier/toeplitz*.cu) src/gpu/hier/gemm_sums.cu src/gpu/hier/fused_levels.cu src/gpu/core/capability.cu src/gpu/dense/filter.cu src/gpu/dense/split.cu src/gpu/dense/split_pack.cu src/gpu/dense/split_products.cu src/gpu/integer/integer.cu
+    $(wildcard src/gpu/hier/toeplitz*.cu) src/gpu/hier/gemm_sums.cu src/gpu/hier/fused_levels.cu src/gpu/hier/hier.cu src/gpu/core/capability.cu src/gpu/dense/filter.cu src/gpu/dense/split.cu src/gpu/dense/split_pack.cu src/gpu/dense/split_products.cu src/gpu/integer/integer.cu
 emu_text := $(patsubst src/%,$(EMU_B)/%,$(emu_cu) $(wildcard src/gpu/*/*.cuh))
 emu_real := $(filter %_real.cu,$(emu_cu))
 emu_obj := $(patsubst src/%,$(EMU_B)/%.o,$(filter-out $(emu_real),$(emu_cu))) $(foreach t,double float,$(emu_real:src/%.cu=$(EMU_B)/%.$(t).cu.o)) $(patsubst %,$(EMU_B)/%.o,emulator plugin)

@@ -1,8 +1,6 @@
 /* The emulator as a plugin of the program: batched products, the low-rank routines and others of
- * src/gpu under the name "gpu", on the CPU's memory. The CPU's dense operations and those of FP16 numbers
- * serve beside them; others are missing. */
-#include "linalg/core/backend_own.h"
-#include "moao/backend_sparse.h"
+ * src/gpu under the name "gpu", on the CPU's memory. The CPU's dense operations and those of FP16
+ * numbers serve beside them; others are missing. */
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/core/capability.h"
 #include "gpu/core/common.cuh"
@@ -15,6 +13,8 @@
 #include "gpu/lowrank/lowrank_gpu.h"
 #include "gpu/matcov/matcov_gpu.h"
 #include "gpu/psf/psf_gpu.h"
+#include "linalg/core/backend_own.h"
+#include "moao/backend_sparse.h"
 #include <cstdarg>
 #include <cstdio>
 
@@ -142,26 +142,21 @@ static const backend_fp16 fp16 = {.size = sizeof(backend_fp16),
                                   .gemm = of_cpu<&backend_fp16::gemm>::call,
                                   .cast_to_double = of_cpu<&backend_fp16::cast_to_double>::call,
                                   .cast_to_single = of_cpu<&backend_fp16::cast_to_single>::call};
-/* Of hierarchical matrices the sums are the emulator's, what makes a matrix is the CPU's. */
+/* Of hierarchical matrices sums and decompositions are the emulator's, entries the CPU's. */
 static status entries(backend_ctx *ctx, backend_type t, const hier_function *f, int dim,
                       const double *x, const double *y, const hier_blocks *blocks) {
     return backend_cpu.hier->entries(ctx, t, f, dim, x, y, blocks);
-}
-static status id(backend_ctx *ctx, backend_type t, int64_t count, batch_dim m, batch_dim n,
-                 batch_mat a, double tol, int round, int64_t most, int *order, batch_mat u,
-                 int64_t *rank, int *info) {
-    return backend_cpu.hier->id(ctx, t, count, m, n, a, tol, round, most, order, u, rank, info);
 }
 static status chebyshev(backend_ctx *ctx, backend_type t, int dim, int order, int64_t count,
                         batch_dim m, const double *const *points, const double *box, batch_mat u) {
     return backend_cpu.hier->chebyshev(ctx, t, dim, order, count, m, points, box, u);
 }
 static const backend_hier hier = {.size = sizeof(backend_hier),
-                                        .sums = gpu_hier_gemm_sums,
-                                        .chain = gpu_hier_fused,
-                                        .id = id,
-                                        .entries = entries,
-                                        .chebyshev = chebyshev};
+                                  .sums = gpu_hier_gemm_sums,
+                                  .chain = gpu_hier_fused,
+                                  .id = gpu_hier_id,
+                                  .entries = entries,
+                                  .chebyshev = chebyshev};
 static const backend_sparse sparse = {.size = sizeof(backend_sparse), .filter = gpu_filter};
 
 /* Memory of the device is the host's. */

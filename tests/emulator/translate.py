@@ -11,7 +11,7 @@ SHARED = re.compile(r"extern __shared__ __align__\(16\) ((?:unsigned )?char) (\w
 PLAIN = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 # of a fixed size: its bits are set by the first thread of a block that comes there
 STATIC = re.compile(r"(?<!extern )(?<!#define )\b(__shared__ [^;=]*?(\w+)(?:\s*\[[^;=]*\])?;)")
-LAUNCH = re.compile(r"(\w+(?:<[^;]*?>)?)<<<([^;]*?)>>>\(([^;]*?)\);")
+LAUNCH = re.compile(r"(\w+(?:<[^;]*?>)?)\s*<<<([^;]*?)>>>\(([^;]*?)\);")
 # Orders and hints: one thread runs at a time and copies arrive at once, so there is nothing to do.
 NOTHING = ("cp.async.commit_group", "cp.async.wait_group", "griddepcontrol", "prefetch.global")
 
@@ -60,9 +60,23 @@ def call(match):
     return 'static_assert(sizeof(char) == 0, "the emulator does not know %s");%s' % (name.split(" ")[0], lines)
 
 
+def launch(match):
+    """A launch; one with dynamic shared memory says which kernel it is, whose limit holds."""
+    kernel, shape, arguments = match.groups()
+    depth, parts = 0, [""]
+    for c in shape:
+        depth += {"(": 1, ")": -1}.get(c, 0)
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    which = "NULL" if len(parts) < 3 or parts[2].strip() == "0" else "(const void *)%s" % kernel
+    return "emulator::launch([&] { %s(%s); }, %s, %s);" % (kernel, arguments, which, shape)
+
+
 def translate(text):
     text = ASSEMBLY.sub(call, text)
-    text = LAUNCH.sub(r"emulator::launch([&] { \1(\3); }, \2);", text)
+    text = LAUNCH.sub(launch, text)
     for pattern in (SHARED, PLAIN):
         text = pattern.sub(r"\1 *const \2 = (\1 *)::emulator::shared_memory;", text)
     return STATIC.sub(r"\1 ::emulator::set_bits(&\2, sizeof \2);", text)

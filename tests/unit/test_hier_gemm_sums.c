@@ -1,7 +1,7 @@
 /* Sums of small products, the operation that products with trees are made of, against plain loops:
  * every size of blocks for which a backend may have a kernel of its own, many sums and few, factors
  * as they lie and transposed, odd sizes and leading dimensions, sums without terms, neighbours with
- * common operands. */
+ * common operands; and the decompositions that trees are made by. */
 #include "support/hier_case.h"
 
 typedef struct {
@@ -339,7 +339,68 @@ static void test_trees(void **state) {
         }
 }
 
+/* Largest error of A(:, J) U^T, A of rank r, two matrices in one call; NaN where the rank is not r.
+ */
+static double id_error(backend_type t, int64_t m, int64_t n, int64_t r) {
+    const size_t size = backend_size(t);
+    double *had = malloc(16 * (size_t)(m * n)), worst = 0;
+    char *sent = malloc(2 * size * (size_t)(m * n)), *u = malloc(2 * size * (size_t)(n * n));
+    int *order = malloc(2 * sizeof *order * (size_t)n), info[2];
+    int64_t rank[2];
+    for (int64_t e = 0; e < 2 * m * n; e++) {
+        had[e] = 0;
+        for (int64_t k = 0; k < r; k++)
+            had[e] += cos((double)((e % m) * (k + 1))) * sin((double)(e / m * (2 * k + 1) + k));
+        if (t == BACKEND_D)
+            ((double *)(void *)sent)[e] = had[e];
+        else
+            ((float *)(void *)sent)[e] = (float)had[e];
+    }
+    void *a = device_copy(sent, 2 * size * (size_t)(m * n)),
+         *du = poison(2 * size * (size_t)(n * n)), *dorder = poison(2 * sizeof *order * (size_t)n),
+         *drank = poison(sizeof rank), *dinfo = poison(sizeof info);
+    must(be->hier->id(ctx, t, 2, (batch_dim){m, NULL}, (batch_dim){n, NULL},
+                      batch_strided(a, m, m * n), t == BACKEND_D ? 1e-9 : 1e-3, 1, n, dorder,
+                      batch_strided(du, n, n * n), drank, dinfo));
+    const int64_t bytes[] = {2 * (int64_t)size * n * n, 2 * (int64_t)sizeof *order * n,
+                             sizeof rank};
+    must(be->copy(ctx, u, bytes[0], du, bytes[0], bytes[0], 1));
+    must(be->copy(ctx, order, bytes[1], dorder, bytes[1], bytes[1], 1));
+    must(be->copy(ctx, rank, bytes[2], drank, bytes[2], bytes[2], 1));
+    must(be->copy(ctx, info, sizeof info, dinfo, sizeof info, sizeof info, 1));
+    must(be->sync(ctx));
+    for (int64_t e = 0; e < 2 * m * n; e++) {
+        const int64_t b = e / (m * n), i = e % m, j = e / m % n;
+        double x = rank[b] == r && info[b] == 0 ? -had[e] : NAN;
+        for (int64_t k = 0; k < r; k++)
+            x += had[i + order[b * n + k] * m + b * m * n] * number(t, u, b * n * n + j + k * n);
+        worst = fabs(x) <= worst ? worst : fabs(x);
+    }
+    free(had), free(sent), free(u), free(order);
+    be->release(ctx, a), be->release(ctx, du), be->release(ctx, dorder);
+    be->release(ctx, drank), be->release(ctx, dinfo);
+    return worst;
+}
+
+/* Interpolative decompositions; the larger ones take from 42 to 64 KiB, where a device's limit of
+ * shared memory without permission is passed by the matrix alone, or with what else is there. */
+static void test_decompositions(void **state) {
+    static const int64_t size[][2] = {
+        {1, 1}, {20, 33}, {75, 75}, {78, 78}, {108, 106},
+    };
+    (void)state;
+    for (size_t k = 0; k < sizeof size / sizeof *size; k++)
+        for (int t = 0; t < 2; t++) {
+            const double e = id_error(t ? BACKEND_S : BACKEND_D, size[k][0], size[k][1],
+                                      size[k][0] == 1 ? 1 : 5);
+            if (!(e < (t ? 1e-3 : 1e-9)))
+                fail_msg("%d x %d, type %c: error %g", (int)size[k][0], (int)size[k][1],
+                         t ? 'S' : 'D', e);
+        }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_trees)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_trees),
+                                       cmocka_unit_test(test_decompositions)};
     return RUN_ON_BACKENDS(tests);
 }

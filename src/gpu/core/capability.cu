@@ -1,10 +1,12 @@
 #include "capability.h"
 
+#include <map>
 #include <mutex>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utility>
 
 /* What the compiler was asked for, e.g. "sm_80 sm_90 compute_90"; empty: not known (Makefile). */
 #ifndef GPU_CODE
@@ -110,15 +112,37 @@ size_t gpu_shared_most() {
     return most;
 }
 
+/* Shared memory of fixed size of a kernel [bytes]; on the first call for a device the kernel is
+ * allowed all that a block has beyond that, so that no thread lowers what another one needs. */
+static status static_shared(const void *kernel, size_t *bytes) {
+    static std::mutex lock;
+    static std::map<std::pair<const void *, int>, size_t> known;
+    const std::lock_guard<std::mutex> guard(lock);
+    int device;
+    CUDA_TRY(cudaGetDevice(&device));
+    const auto found = known.find({kernel, device});
+    if (found != known.end()) {
+        *bytes = found->second;
+        return MOAO_OK;
+    }
+    cudaFuncAttributes own;
+    CUDA_TRY(cudaFuncGetAttributes(&own, kernel));
+    *bytes = own.sharedSizeBytes;
+    CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  (int)(gpu_shared_most() - *bytes)));
+    known[{kernel, device}] = *bytes;
+    return MOAO_OK;
+}
+
 status gpu_allow_shared(const void *kernel, size_t bytes) {
-    if (bytes > gpu_shared_most())
+    size_t own = 0;
+    if (bytes > 0)
+        GPU_TRY(static_shared(kernel, &own));
+    if (bytes + own > gpu_shared_most())
         return status_fail(MOAO_INPUT,
                            "these sizes need %zu KiB of shared memory, and a block of this GPU has "
                            "%zu; use compute.backend=cpu",
-                           (bytes + 1023) >> 10, gpu_shared_most() >> 10);
-    if (bytes > 48 * 1024)
-        CUDA_TRY(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+                           (bytes + own + 1023) >> 10, gpu_shared_most() >> 10);
     return MOAO_OK;
 }
 

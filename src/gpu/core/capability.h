@@ -25,7 +25,9 @@ gpu_capability gpu_here();
 /* Shared memory that a block may have [bytes]: the least of the devices that serve, so that every
  * choice, and the workspace that goes with it, is the same for all. */
 size_t gpu_shared_most();
-/* Allows a kernel so much dynamic shared memory; MOAO_INPUT where a block has less. */
+/* Allows a kernel so much dynamic shared memory on the current device; MOAO_INPUT where a block has
+ * less than that and the kernel's shared memory of fixed size. Required before every launch with
+ * dynamic shared memory: without it both together are up to 48 KiB. */
 status gpu_allow_shared(const void *kernel, size_t bytes);
 
 /* Whether the plugin has code for device d, by its compute capability; false: why says which GPU it
