@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define BLOCK 16   /* columns whose products with one another are made, for those on the diagonal */
+#define NIL 1e-14  /* of the largest entry: 0 */
 #define LEAST 256  /* points for the lag */
 #define THINNEST 7 /* one in so many is enough; an odd number */
 
@@ -29,9 +30,21 @@ bool budget_lags(const sys *s, const profile *p) {
     return wind && (s->delay > 0 || budget_by_totals(s, p));
 }
 
+/* Rows of G whose columns are found together: products with fewer do not fill a device. */
+static int64_t band_rows(int64_t rows) {
+    return rows < 1024 ? 32 : 512;
+}
+
+/* Rows of G and one more, padded: leading dimension. */
+static size_t shape_rows(size_t rows) {
+    return (rows + 8) / 8 * 8;
+}
+
 size_t budget_bytes(const sys *s, size_t points, size_t rows, size_t width) {
     const size_t v = (size_t)sys_commands(s), few = budget_points(points) + 32;
-    return (rows * (v + width) + few * (width + 2 * rows + 4) + 2 * BLOCK * width) * sizeof(double);
+    return (shape_rows(rows) * (v + width) + rows + few * (width + 2 * rows + 4) +
+            2 * BLOCK * width) *
+           sizeof(double);
 }
 
 /* Copies of sensors with frames in common, and their pairs. */
@@ -103,19 +116,65 @@ done:
     return st;
 }
 
+/* Means over the points of the influence functions, which G is without; of psf.residual: sensor 0.
+ */
+static status find_means(const psf *ps, double *mean) {
+    const double *x, *y, np = (double)psf_points(ps, &x, &y);
+    double *strip = NULL;
+    const status st = ALLOC(strip, psf_influence_most(ps), "influence functions");
+    for (int j = 0; st == MOAO_OK && j < psf_lattice_rows(ps); j++) {
+        const psf_strip z = psf_influence(ps, j, strip);
+        for (int i = 0; i < z.n * z.nact; i++)
+            mean[z.act + i % z.nact] += strip[i] / np;
+    }
+    free(strip);
+    return st;
+}
+
+/* Columns of each block of rows of G + mean mean' in which an entry is not 0: influence functions
+ * are narrow. The last block has the means, too. */
+static void find_bands(const double *shape, int64_t high, int64_t rows, int64_t v, int (*band)[2]) {
+    const int64_t deep = band_rows(rows), blocks = rows / deep + 1;
+    double most = 0;
+    for (int64_t i = 0; i < v * high; i++)
+        most = fmax(most, fabs(shape[i]));
+    for (int64_t k = 0; k < blocks; k++)
+        band[k][0] = band[k][1] = 0;
+    for (int64_t j = 0; j < v; j++)
+        for (int64_t i = 0; i < rows; i++)
+            if (fabs(shape[i + j * high]) > NIL * most) {
+                int *of = band[i / deep];
+                of[0] = of[1] == 0 ? (int)j : of[0];
+                of[1] = (int)j + 1;
+            }
+    for (int64_t k = 0; k < blocks; k++) { /* columns of W from multiples of 64 bytes on */
+        band[k][0] = band[k][0] / 8 * 8;
+        band[k][1] = band[k][1] < v - 7 ? (band[k][1] + 7) / 8 * 8 : (int)v;
+    }
+    band[blocks - 1][0] = 0, band[blocks - 1][1] = (int)v;
+}
+
 /* This rank's rows of G. */
 static status send_shape(tor *t, budget_term *b, const double *g) {
     engine *e = &t->e;
-    double *shape = NULL;
-    const int64_t rows = t->t.nlrow, v = t->t.nrow;
+    double *shape = NULL, *mean = NULL;
+    const int64_t rows = t->t.nlrow, v = t->t.nrow, row0 = t->t.row0, high = b->high;
     status st;
-    TRY(ALLOC(shape, (size_t)(rows * v), "shapes of the mirror"));
-    for (int64_t j = 0; j < v; j++)
-        memcpy(shape + j * rows, g + t->t.row0 + j * v, (size_t)rows * sizeof *shape);
-    TRY(engine_copy(e, b->shape, shape, rows * v));
+    TRY(ALLOC(shape, (size_t)(high * v), "shapes of the mirror"));
+    TRY(ALLOC(mean, (size_t)v, "influence functions"));
+    TRY(find_means(b->ps, mean));
+    for (int64_t j = 0; j < v; j++) {
+        for (int64_t i = 0; i < rows; i++)
+            shape[i + j * high] = g[row0 + i + j * v] + mean[row0 + i] * mean[j];
+        shape[rows + j * high] = mean[j];
+    }
+    find_bands(shape, high, rows, v, b->band);
+    TRY(engine_copy(e, b->shape, shape, high * v));
+    TRY(engine_copy(e, b->mean, mean + row0, rows));
     st = engine_sync(e);
 done:
     free(shape);
+    free(mean);
     return st;
 }
 
@@ -173,8 +232,11 @@ status budget_open(tor *t, psf *ps, mirror_budget *mirror, budget_term *b) {
     TRY(engine_doubles(e, n * e->width, "covariances of phase and slopes", &b->few.cpm));
     TRY(engine_doubles(e, n * rows, "W Cpm' of a target", &b->few.room));
     TRY(engine_doubles(e, n * rows, "influence functions", &b->weight));
-    TRY(engine_doubles(e, rows * v, "shapes of the mirror", &b->shape));
-    TRY(engine_doubles(e, rows * e->width, "shapes of a panel of W", &b->product));
+    b->high = (int64_t)shape_rows((size_t)rows);
+    TRY(ALLOC(b->band, (size_t)(rows / band_rows(rows) + 1), "shapes of the mirror"));
+    TRY(engine_doubles(e, b->high * v, "shapes of the mirror", &b->shape));
+    TRY(engine_doubles(e, rows, "influence functions", &b->mean));
+    TRY(engine_doubles(e, b->high * e->width, "shapes of a panel of W", &b->product));
     TRY(engine_doubles(e, dots > n ? dots : n, "products of the error budget", &b->dots));
     TRY(engine_array(e, (size_t)n * sizeof(void *), "an error budget", (void **)&b->columns));
     TRY(e->be->alloc_host(e->ctx,
@@ -200,12 +262,13 @@ done:
 
 void budget_close(tor *t, budget_term *b) {
     const engine *e = &t->e;
-    ENGINE_RELEASE(e, b->few.x, b->few.y, b->few.cpm, b->few.room, b->weight, b->shape, b->product,
-                   b->dots, b->columns);
+    ENGINE_RELEASE(e, b->few.x, b->few.y, b->few.cpm, b->few.room, b->weight, b->shape, b->mean,
+                   b->product, b->dots, b->columns);
     e->be->release_host(e->ctx, b->ends);
     e->be->release_host(e->ctx, b->each);
     e->be->release_host(e->ctx, b->column_hosts);
     free(b->at);
+    free(b->band);
     free(b->full);
     free(b->gains);
     free(b->shared);
@@ -232,11 +295,11 @@ static status add_gains(tor *t, budget_term *b, const double *w, int64_t ld, int
                       from = part == 0 ? 0 : whole * BLOCK;
         if (count == 0 || width == 0)
             continue;
-        st = e->be->batch->gemm(e->ctx, BACKEND_D, 'T', 'N', count, batch_size(width),
-                                batch_size(width), batch_size(rows), &scale,
-                                batch_strided(mine + from * ld, ld, BLOCK * ld),
-                                batch_strided(b->product + from * rows, rows, BLOCK * rows), &zero,
-                                batch_strided(b->dots, width, BLOCK * BLOCK));
+        st = e->be->batch->gemm(
+            e->ctx, BACKEND_D, 'T', 'N', count, batch_size(width), batch_size(width),
+            batch_size(rows), &scale, batch_strided(mine + from * ld, ld, BLOCK * ld),
+            batch_strided(b->product + from * b->high, b->high, BLOCK * b->high), &zero,
+            batch_strided(b->dots, width, BLOCK * BLOCK));
         if (st == MOAO_OK)
             st = engine_copy(e, b->ends, b->dots, count * width * (part == 0 ? BLOCK : width));
         if (st == MOAO_OK)
@@ -250,16 +313,25 @@ static status add_gains(tor *t, budget_term *b, const double *w, int64_t ld, int
 /* b->product = G w, w: n columns of W. Collective in the group. */
 static status shape_columns(tor *t, budget_term *b, const double *w, int64_t ld, int64_t n) {
     engine *e = &t->e;
-    const int64_t rows = t->t.nlrow, v = t->t.nrow;
+    const int64_t rows = t->t.nlrow, v = t->t.nrow, high = b->high, deep = band_rows(rows);
+    status st = MOAO_OK;
     if (t->t.group_size > 1) {
         TIMED_WAIT(e->rep, STAGE_EXPOSURE, team_rows(&t->t, (size_t)n, w, ld, b->full));
         w = b->full;
         ld = v;
     }
-    e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(rows * n) * (double)v;
-    return rows == 0 ? MOAO_OK
-                     : engine_gemm(e, 'N', 'N', rows, n, v, 1.0, b->shape, rows, w, ld, 0.0,
-                                   b->product, rows);
+    for (int64_t i = 0; i <= rows && rows > 0; i += deep) { /* of the last one mean'w is a row */
+        const int *of = b->band[i / deep];
+        const int64_t some = rows + 1 - i < deep ? rows + 1 - i : deep, inner = of[1] - of[0];
+        e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(some * n) * (double)inner;
+        TRY(engine_gemm(e, 'N', 'N', some, n, inner, 1.0, b->shape + i + of[0] * high, high,
+                        w + of[0], ld, 0.0, b->product + i, high));
+    }
+    if (rows > 0)
+        st = engine_gemm(e, 'N', 'N', rows, n, 1, -1.0, b->mean, rows, b->product + rows, high, 1.0,
+                         b->product, high);
+done:
+    return st;
 }
 
 /* Twice those of n slopes of an axis, whose G W is b->product, from column j on, with those of both

@@ -22,9 +22,12 @@ typedef struct {
     const profile *prof; /* of the exposure */
     phase_term few;      /* points at which the lag is taken, and W Cpm' there */
     int *at;             /* [few.n] their numbers among all */
-    double *shape;       /* on the device: rows of G, nlrow x nrow */
+    double *shape;       /* on the device: rows of G + mean mean', then mean': (nlrow + 1) x nrow */
+    double *mean;        /* of the influence functions of this rank's rows, on the device */
+    int64_t high;        /* leading dimension of shape and product */
+    int (*band)[2];      /* of blocks of rows: their columns that are not 0 */
     double *weight;   /* influence functions at those points without their means, nlrow x few.n */
-    double *product;  /* on the device: G times a panel of W, nlrow x width */
+    double *product;  /* on the device: G times a panel of W, nlrow x width, then one row more */
     double *full;     /* in a group of ranks: all rows of a panel of W */
     double *dots;     /* on the device: blocks of W'G W, or products of the points' columns */
     double *ends;     /* pinned: of them, what is in transit to the host */
