@@ -215,57 +215,21 @@ size_t cholesky_residues(const backend *be, int64_t m, int moduli, int64_t rows)
     return factor > solve ? factor : solve;
 }
 
-/* Rows i0 .. i0 + rows of columns j .. j + n of Cmm0, on and below its diagonal. */
-static status fill(const cholesky *f, int64_t i0, int64_t rows, int64_t j, int64_t n) {
-    const engine *e = f->e;
-    return e->mat->fill_cmm(e->cov, BACKEND_D, 'L', MATCOV_ALL, i0, rows, j, n, at(f, i0, j), e->m);
-}
-
-/* Columns j .. j + n of Cmm0 in the stream of the covariances, for which that of the factor waits;
- * the diagonal is read before it is stored anew. */
-static status form_columns(void *of, int64_t j, int64_t n) {
-    const cholesky *f = of;
-    const engine *e = f->e;
-    status st = j > 0 ? MOAO_OK : e->be->wait_for(e->ctx, e->low);
-    for (int64_t i = j, some; i < j + n && st == MOAO_OK; i += some) {
-        some = j + n - i < f->strip ? j + n - i : f->strip;
-        st = fill(f, i, e->m - i, i, some);
-    }
-    return st == MOAO_OK ? e->be->wait_for(e->low, e->ctx) : st;
-}
-
-/* The diagonal of Cmm0, with blocks about it, in the factor's stream, which is of low priority. */
-static status fill_diagonal(cholesky *f, const profile *p) {
-    engine *e = f->e;
-    status st;
-    TRY(engine_load(e, p));
-    for (int64_t c = 0; c < cholesky_strips(f); c++) {
-        const int64_t j = c * f->strip, n = strip_width(f, j);
-        TRY(fill(f, j, n, j, n));
-    }
-    st = e->be->wait_for(e->low, e->ctx);
-done:
-    return st;
-}
-
-/* Left-looking: columns of Cmm0 are formed while those before are updated. */
 static status factor_integers(cholesky *f, int *minor) {
-    engine *e = f->e;
-    const int64_t m = e->m;
+    const int64_t m = f->e->m;
     const integer_factor_options o = integer_options(m, f->moduli);
-    const integer_columns columns = {form_columns, f};
     int64_t order = 0;
     status st;
-    TRY(comm_fault(e->c, "factor"));
-    TRY(integer_potrf_columns(e->be, e->low, &o, &columns, f->a, m, f->exponent, &order,
-                              f->residues, cholesky_residues(e->be, m, f->moduli, f->rows)));
+    TRY(comm_fault(f->e->c, "factor"));
+    TRY(integer_potrf(f->e->be, f->e->ctx, &o, f->a, m, f->exponent, &order, f->residues,
+                      cholesky_residues(f->e->be, m, f->moduli, f->rows)));
     *minor = (int)order;
     if (f->of_solve != NULL) {
         const int64_t bytes = m * (int64_t)sizeof(int32_t);
-        TRY(e->be->copy(e->ctx, f->of_solve, bytes, f->exponent, bytes, bytes, 1));
-        TRY(integer_exponents(e->be, e->ctx, &o, f->solve_moduli, f->of_solve));
+        TRY(f->e->be->copy(f->e->ctx, f->of_solve, bytes, f->exponent, bytes, bytes, 1));
+        TRY(integer_exponents(f->e->be, f->e->ctx, &o, f->solve_moduli, f->of_solve));
     }
-    st = engine_sync(e);
+    st = engine_sync(f->e);
 done:
     return st;
 }
@@ -295,7 +259,8 @@ static status fill_columns(cholesky *f, const profile *p) {
     TRY(engine_load(e, p));
     for (int64_t c = f->group->rank; c < cholesky_strips(f); c += f->group->size) {
         const int64_t j = c * f->strip;
-        TRY(fill(f, j, e->m - j, j, strip_width(f, j)));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'L', MATCOV_ALL, j, e->m - j, j, strip_width(f, j),
+                             at(f, j, j), e->m));
     }
     TRY(engine_sync(e));
 done:
@@ -307,7 +272,7 @@ status cholesky_factor(cholesky *f, const profile *p, int *minor) {
     const double m = (double)f->e->m;
     double from = report_now();
     report_phase("reconstructor: Cmm");
-    status st = f->moduli > 0 ? fill_diagonal(f, p) : fill_columns(f, p);
+    status st = fill_columns(f, p);
     TIMED_WAIT(rep, STAGE_MATCOV, st = group_agree(f->group, st));
     rep->wall[STAGE_MATCOV] += report_now() - from;
     if (st != MOAO_OK)
