@@ -44,13 +44,12 @@ void fp16_integers_close(fp16 *x) {
     memset(i, 0, sizeof *i);
 }
 
-static status to_residues(const fp16 *x, backend_ctx *ctx, const integer_matrix *a,
-                          const integer_rows *r) {
+static status to_residues(const fp16 *x, const integer_matrix *a, const integer_rows *r) {
     const engine *e = x->base.e;
     const fp16_integers *i = &x->integers;
     status st;
-    TRY(e->be->integer->scale(ctx, i->moduli, e->m, a, r->exponent, i->work, i->lwork));
-    TRY(e->be->integer->convert(ctx, i->moduli, a, r));
+    TRY(e->be->integer->scale(e->ctx, i->moduli, e->m, a, r->exponent, i->work, i->lwork));
+    TRY(e->be->integer->convert(e->ctx, i->moduli, a, r));
 done:
     return st;
 }
@@ -63,13 +62,12 @@ status fp16_integers_take(fp16 *x) {
     const integer_matrix a = {
         .trans = 'N', .m = x->v, .k = x->base.e->m, .lda = x->v, .a = x->exact.w};
     const integer_rows r = rows_of_w(x);
-    return x->integers.moduli > 0 ? to_residues(x, x->base.e->ctx, &a, &r) : MOAO_OK;
+    return x->integers.moduli > 0 ? to_residues(x, &a, &r) : MOAO_OK;
 }
 
-status fp16_exact_gemm(fp16 *x, backend_ctx *ctx, int64_t from, int64_t k, int64_t n, double alpha,
-                       const double *t, int64_t ldt, double *z, int64_t ldz) {
-    const engine *e = x->base.e;
-    const double one = 1;
+status fp16_exact_gemm(fp16 *x, int64_t from, int64_t k, int64_t n, double alpha, const double *t,
+                       int64_t ldt, double *z, int64_t ldz) {
+    engine *e = x->base.e;
     const fp16_integers *i = &x->integers;
     const integer_matrix a = {.trans = 'T', .m = n, .k = k, .a = t, .lda = ldt};
     integer_product p = {.moduli = i->moduli,
@@ -83,13 +81,13 @@ status fp16_exact_gemm(fp16 *x, backend_ctx *ctx, int64_t from, int64_t k, int64
                          .ldc = ldz};
     status st;
     if (i->moduli == 0)
-        return e->be->gemm(ctx, BACKEND_D, 'N', 'N', x->v, n, k, &alpha, x->exact.w + from * x->v,
-                           x->v, t, ldt, &one, z, ldz, NULL, 0);
+        return engine_gemm(e, 'N', 'N', x->v, n, k, alpha, x->exact.w + from * x->v, x->v, t, ldt,
+                           1.0, z, ldz);
     p.a = rows_of_w(x);
     p.a.r[0] += from;
     p.b = integer_plain(i->moduli, n, k, i->columns, i->of_columns);
-    TRY(to_residues(x, ctx, &a, &p.b));
-    TRY(e->be->integer->gemm(ctx, &p, i->work, i->lwork));
+    TRY(to_residues(x, &a, &p.b));
+    TRY(e->be->integer->gemm(e->ctx, &p, i->work, i->lwork));
 done:
     return st;
 }

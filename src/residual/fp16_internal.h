@@ -29,8 +29,6 @@ typedef struct { /* the reference: W of one target in double precision, T panel 
     int target;  /* whose W that is; -1: nobody's */
     bool solved; /* w is a W that another factor than one in split FP16 gave for direction dir */
     double dir[2];
-    double *panel, *ahead; /* of T, m x width: the current one; the next one, NULL: no room */
-    int64_t next;          /* first column of what is there, -1: nothing */
 } fp16_exact;
 
 typedef struct { /* of the reference by integers; moduli 0: native */
@@ -149,13 +147,13 @@ status fp16_phase_share(product *base, backend_cov_target *target, const wrows *
 
 /* fp16_integer.c. Memory for the reference; fp16_integers_take: W of the reference has changed;
  * fp16_exact_gemm: Z += alpha W(:, from: from + k) T, T k x n, `from` a multiple of INTEGER_STEP
- * where moduli > 0, in the stream of ctx; not in two streams at once. */
+ * where moduli > 0. */
 size_t fp16_integers_bytes(const backend *be, int moduli, int64_t m, int64_t v, int64_t width);
 status fp16_integers_open(fp16 *x, int moduli);
 void fp16_integers_close(fp16 *x);
 status fp16_integers_take(fp16 *x);
-status fp16_exact_gemm(fp16 *x, backend_ctx *ctx, int64_t from, int64_t k, int64_t n, double alpha,
-                       const double *t, int64_t ldt, double *z, int64_t ldz);
+status fp16_exact_gemm(fp16 *x, int64_t from, int64_t k, int64_t n, double alpha, const double *t,
+                       int64_t ldt, double *z, int64_t ldz);
 
 /* fp16_reference.c */
 extern const product_kind fp16_exact_kind;

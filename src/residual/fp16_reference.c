@@ -25,10 +25,12 @@
 #define GROUPS 8       /* of columns at which R is looked at after a step, */
 #define GROUP 8        /* and columns of each */
 
-/* B0 of columns j .. j + n into r, and its |B0|^2 into *square. */
-static status right_side(fp16 *x, int64_t j, int64_t n, double *r, double *square) {
+/* |R|^2 and |B0|^2 of columns j .. j + n, added to sum; keep: R into b32. Waits. */
+static status residual(fp16 *x, int64_t j, int64_t n, bool keep, double sum[2]) {
     engine *e = x->base.e;
-    const int64_t v = x->v, t = e->t;
+    const backend_fp16 *h = e->be->fp16;
+    const int64_t v = x->v, m = e->m, t = e->t, most = v > n ? v : n, d = sizeof(double);
+    double *r = x->some[0], *host = x->host + x->nk * x->nk;
     status st;
     for (int d = 0; d < e->ndir; d++) {
         TRY(engine_aim_right(e, x->target, d));
@@ -36,90 +38,21 @@ static status right_side(fp16 *x, int64_t j, int64_t n, double *r, double *squar
         TRY(engine_gemm(e, 'N', 'N', v, n, t, 1.0, x->proj + d * v * t, v, x->ctm64, t, d > 0, r,
                         v));
     }
-    st = e->be->fp16->squares(e->ctx, BACKEND_D, v, n, r, v, v > n ? v : n, square, 1);
-done:
-    return st;
-}
-
-/* |R|^2 and |B0|^2 of few columns j .. j + n, added to sum. Waits. */
-static status add_residual(fp16 *x, int64_t j, int64_t n, double sum[2]) {
-    engine *e = x->base.e;
-    const int64_t v = x->v, m = e->m;
-    double *r = x->some[0], *host = x->host + x->nk * x->nk;
-    status st;
-    TRY(right_side(x, j, n, r, x->numbers + 1));
+    TRY(h->squares(e->ctx, BACKEND_D, v, n, r, v, most, x->numbers + 1, 1));
     TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, x->columns, m));
-    TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, x->exact.w, v, x->columns, m, 1.0, r, v));
-    TRY(e->be->fp16->squares(e->ctx, BACKEND_D, v, n, r, v, v > n ? v : n, x->numbers, 1));
+    if (keep)
+        TRY(fp16_exact_gemm(x, 0, m, n, -1, x->columns, m, r, v));
+    else /* few columns */
+        TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, x->exact.w, v, x->columns, m, 1.0, r, v));
+    TRY(h->squares(e->ctx, BACKEND_D, v, n, r, v, most, x->numbers, 1));
+    if (keep && !x->split && x->base.f->spare != NULL)
+        TRY(e->be->copy(e->ctx, x->base.f->spare + j * v, v * n * d, r, v * n * d, v * n * d, 1));
+    if (keep && x->split)
+        TRY(h->cast_to_single(e->ctx, v, n, r, v, x->b32 + j * v, v));
     TRY(engine_copy(e, host, x->numbers, FP16_NUMBERS));
     TRY(engine_sync(e));
     sum[0] += host[0];
     sum[1] += host[1];
-done:
-    return st;
-}
-
-/* --- all columns of R, by parts of a panel. B0 and Cmm0 of a part are evaluated in the stream of
- * the covariances while the product of the part before is computed in that of low priority: two
- * parts have memory of their own. */
-
-typedef struct {
-    int64_t j, n;        /* its columns */
-    double *r, *columns; /* v x n, m x n */
-    double *norms;       /* on the device: |R|^2 and |B0|^2 */
-} part;
-
-enum { PARTS = 2, NORMS = 2 };
-
-/* Part i of the panel of n columns at j; n may be 0. */
-static part part_of(const fp16 *x, int64_t j, int64_t n, int i, double *norms) {
-    const int64_t most = (x->base.e->width + 1) / PARTS, first = n < most ? n : most;
-    return (part){.j = j + i * first,
-                  .n = i == 0 ? first : n - first,
-                  .r = x->some[0] + i * most * x->v,
-                  .columns = x->columns + i * most * x->base.e->m,
-                  .norms = norms + i * NORMS};
-}
-
-static status evaluate(fp16 *x, const part *q) {
-    engine *e = x->base.e;
-    const int64_t m = e->m;
-    status st;
-    TRY(right_side(x, q->j, q->n, q->r, q->norms + 1));
-    st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, q->j, q->n, q->columns, m);
-done:
-    return st;
-}
-
-/* R of the part, into b32 or where the factor takes it. */
-static status multiply(fp16 *x, const part *q) {
-    const engine *e = x->base.e;
-    const backend_fp16 *h = e->be->fp16;
-    const int64_t v = x->v, n = q->n, bytes = v * n * (int64_t)sizeof(double);
-    status st;
-    TRY(fp16_exact_gemm(x, e->low, 0, e->m, n, -1, q->columns, e->m, q->r, v));
-    TRY(h->squares(e->low, BACKEND_D, v, n, q->r, v, v > n ? v : n, q->norms, 1));
-    if (!x->split && x->base.f->spare != NULL)
-        TRY(e->be->copy(e->low, x->base.f->spare + q->j * v, bytes, q->r, bytes, bytes, 1));
-    if (x->split)
-        TRY(h->cast_to_single(e->low, v, n, q->r, v, x->b32 + q->j * v, v));
-done:
-    return st;
-}
-
-/* A panel; norms: PARTS NORMS numbers on the device. */
-static status one_panel(fp16 *x, int64_t j, int64_t n, double *norms) {
-    const engine *e = x->base.e;
-    status st = MOAO_OK;
-    for (int i = 0; i < PARTS; i++) {
-        const part q = part_of(x, j, n, i, norms);
-        if (q.n == 0)
-            continue;
-        TRY(evaluate(x, &q));
-        TRY(e->be->wait_for(e->low, e->ctx));
-        TRY(e->be->wait_for(e->ctx, e->low)); /* the part before, whose memory is next */
-        TRY(multiply(x, &q));
-    }
 done:
     return st;
 }
@@ -164,64 +97,39 @@ static status send_columns(const fp16 *x, int64_t from, int64_t end) {
     return st;
 }
 
-/* R in b32, or where the factor takes it: this rank's panels, those of all where they are several.
- * norms: [panels][PARTS][NORMS], on the device, 0 where there is no such part or it is another
- * rank's. */
-static status panels_of_it(fp16 *x, double *norms) {
+/* R in b32, or where the factor takes it, and sums of |R|^2 and |B0|^2. Norms are exchanged as
+ * bits: those of numbers that are not negative are ordered as the numbers. */
+static status columns_of_it(fp16 *x, double sum[2]) {
     const product *base = &x->exact.base;
     const engine *e = x->base.e;
     const int64_t count = (e->m + e->width - 1) / e->width;
     const int size = base->group != NULL ? base->group->size : 1;
+    int64_t *bits = NULL;
+    double norms[2];
     status st;
+    TRY(ALLOC(bits, 2 * (size_t)count, "norms of columns"));
     TRY(fp16_integers_take(x));
     for (int64_t p = 0; p < count; p++) {
-        const int64_t j = p * e->width;
-        if (base->group == NULL || product_owner(base, p) == base->group->rank)
-            TRY(one_panel(x, j, engine_width(e, j, e->m), norms + p * PARTS * NORMS));
-        if ((p + 1) % size != 0 && p + 1 < count)
-            continue;
-        if (base->group != NULL)
-            TRY(e->be->wait_for(e->ctx, e->low));
-        TRY(send_columns(x, p - p % size, p + 1));
+        if (base->group == NULL || product_owner(base, p) == base->group->rank) {
+            const int64_t j = p * e->width;
+            norms[0] = norms[1] = 0;
+            TRY(residual(x, j, engine_width(e, j, e->m), true, norms));
+            for (int i = 0; i < 2; i++)
+                norms[i] = fabs(norms[i]); /* the sign of a NaN */
+            memcpy(bits + 2 * p, norms, sizeof norms);
+        }
+        if ((p + 1) % size == 0 || p + 1 == count)
+            TRY(send_columns(x, p - p % size, p + 1));
     }
-    st = e->be->wait_for(e->ctx, e->low);
-done:
-    return st;
-}
-
-/* R and sums of |R|^2 and |B0|^2. Norms are exchanged as bits: those of numbers that are not
- * negative are ordered as the numbers. */
-static status columns_of_it(fp16 *x, double sum[NORMS]) {
-    const product *base = &x->exact.base;
-    engine *e = x->base.e;
-    const int64_t all = (e->m + e->width - 1) / e->width * PARTS * NORMS;
-    double *norms = NULL, *host = NULL;
-    int64_t *bits = NULL;
-    status st;
-    TRY(ALLOC(host, (size_t)all, "norms of columns"));
-    TRY(ALLOC(bits, (size_t)all, "norms of columns"));
-    TRY(engine_doubles(e, all, "norms of columns", &norms));
-    TRY(engine_copy(e, norms, host, all)); /* zeros */
-    TRY(engine_sync(e));
-    TRY(panels_of_it(x, norms));
-    TRY(engine_copy(e, host, norms, all));
-    TRY(engine_sync(e));
-    for (int64_t i = 0; i < all; i++)
-        host[i] = fabs(host[i]); /* the sign of a NaN */
-    memcpy(bits, host, (size_t)all * sizeof *bits);
     if (base->group != NULL)
-        group_largest(base->group, bits, all);
-    memcpy(host, bits, (size_t)all * sizeof *bits);
-    for (int64_t i = 0; i < all; i++)
-        sum[i % NORMS] += host[i];
-done:
-    if (st != MOAO_OK) { /* nothing may write to the host's array any more */
-        e->be->sync(e->low);
-        e->be->sync(e->ctx);
+        group_largest(base->group, bits, 2 * count);
+    for (int64_t p = 0; p < count; p++) {
+        memcpy(norms, bits + 2 * p, sizeof norms);
+        sum[0] += norms[0];
+        sum[1] += norms[1];
     }
-    ENGINE_RELEASE(e, norms);
+done:
     free(bits);
-    free(host);
     return or_abort(x, st);
 }
 
@@ -262,7 +170,7 @@ static status some_of_it(fp16 *x, double *rho) {
     status st = MOAO_OK;
     for (int k = 0; k < GROUPS; k++) {
         const int64_t j = m * (2 * k + 1) / (2 * GROUPS), most = width < GROUP ? width : GROUP;
-        TRY(add_residual(x, j, m - j < most ? m - j : most, sum));
+        TRY(residual(x, j, m - j < most ? m - j : most, false, sum));
     }
     *rho = sum[1] > 0 ? sqrt(sum[0] / sum[1]) : 0;
 done:
@@ -350,13 +258,6 @@ done:
     return st;
 }
 
-/* No panel of T is there yet. */
-static void begin_panels(fp16 *x) {
-    x->exact.panel = x->columns;
-    x->exact.ahead = fp16_rows(x->v) >= x->base.e->width ? (double *)(void *)x->b32 : NULL;
-    x->exact.next = -1;
-}
-
 static status sharpen(product *base, int target, const double dir[2]) {
     fp16 *x = ((fp16_exact *)base)->of;
     engine *e = base->e;
@@ -383,7 +284,6 @@ done:
     if (st == MOAO_OK && exact && base->group != NULL) /* whose exposures do not begin by `begin` */
         st = or_abort(x, fp16_integers_take(x));
     x->exact.target = st == MOAO_OK && exact ? target : -1;
-    begin_panels(x);
     return st;
 }
 
@@ -392,60 +292,27 @@ static wrows exact_rows(product *base, int slot) {
     return (wrows){.slot = slot, .rows = x->v, .ld = x->v, .w = x->exact.w};
 }
 
-/* --- T of an exposure: while the product with a panel is computed in the stream of low priority,
- * the next panel is evaluated in that of the covariances, in the memory of the solve. */
-
-static status fill_panel(const fp16 *x, int64_t j, double *to) {
-    const engine *e = x->base.e;
-    return e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, e->m - j, j,
-                            engine_width(e, j, e->m), to, e->m);
+static status panel(product *base, int64_t j, int64_t n) {
+    const fp16 *x = ((fp16_exact *)base)->of;
+    engine *e = base->e;
+    return e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, e->m - j, j, n, x->columns,
+                            e->m);
 }
 
 static status begin(product *base, const wrows *w, double *own) {
-    fp16 *x = ((fp16_exact *)base)->of;
     (void)w, (void)own;
-    begin_panels(x);
-    return fp16_integers_take(x);
-}
-
-static status panel(product *base, int64_t j, int64_t n) {
-    fp16 *x = ((fp16_exact *)base)->of;
-    fp16_exact *q = &x->exact;
-    double *before = q->panel;
-    (void)n;
-    if (q->next != j)
-        return fill_panel(x, j, q->panel);
-    q->panel = q->ahead;
-    q->ahead = before;
-    q->next = -1;
-    return MOAO_OK;
-}
-
-/* First column of this device's next panel, or one beyond the last. */
-static int64_t column_after(const product *base, int64_t j) {
-    const engine *e = base->e;
-    int64_t p = j / e->width + 1;
-    while (base->group != NULL && p * e->width < e->m &&
-           product_owner(base, p) != base->group->rank)
-        p++;
-    return p * e->width;
+    return fp16_integers_take(((fp16_exact *)base)->of);
 }
 
 static status columns(product *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz) {
     fp16 *x = ((fp16_exact *)base)->of;
-    fp16_exact *q = &x->exact;
-    engine *e = base->e;
-    const int64_t m = e->m, below = j + n, after = column_after(base, j);
+    const int64_t m = base->e->m, next = j + n;
     status st;
-    TRY(panel_diagonal(e, w, j, n, q->panel, m, z, ldz));
-    TRY(e->be->wait_for(e->low, e->ctx));
-    if (below < m)
-        TRY(fp16_exact_gemm(x, e->low, below, m - below, n, 1, q->panel + n, m, z, ldz));
-    if (q->ahead != NULL && q->next < 0 && after < m) {
-        TRY(fill_panel(x, after, q->ahead));
-        q->next = after;
-    }
-    st = e->be->wait_for(e->ctx, e->low);
+    if (x->integers.moduli == 0)
+        return panel_product(base->e, w, j, n, x->columns, m, z, ldz);
+    TRY(panel_diagonal(base->e, w, j, n, x->columns, m, z, ldz));
+    if (next < m)
+        TRY(fp16_exact_gemm(x, next, m - next, n, 1, x->columns + n, m, z, ldz));
 done:
     return st;
 }
