@@ -3,8 +3,10 @@
  *     Gamma_l(y) = cov(phi_l(y), c) = W cov(s, phi_l(y)),    y: places of a lattice on the layer,
  *
  * for all layers at one altitude. Those of a target in direction d, W Cpm', are sums over layers at
- * x + d h_l: weighted sums of a few columns, by Lagrange's polynomials in x and y. So measurements,
- * and the ages of a closed loop, count once an exposure, not once a target. Model section 7. */
+ * x + d h_l: weighted sums of a few columns, by Lagrange's polynomials in x and y. On strong low
+ * layers those are polynomials in d h_l: over the small displacements of all targets the
+ * covariances of a point hardly have kinks. So measurements, and the ages of a closed loop, count
+ * once an exposure, not once a target. Model section 7. */
 #ifndef MOAO_OBSSEQ_LAYER_TABLES_H
 #define MOAO_OBSSEQ_LAYER_TABLES_H
 
@@ -13,13 +15,14 @@
 typedef struct {
     double h;        /* [m] */
     double drift[2]; /* of a pure delay: by which the phase of an exposure is displaced [m] */
-    double from[2];  /* first place of the lattice [m] */
-    double step;     /* [m] */
-    int n[2];        /* places along x and y */
+    double from[2];  /* first place of the lattice; or displacement of the points [m] */
+    double step[2];  /* [m] */
+    int n[2];        /* places, or displacements, along x and y */
     int *column;     /* [n[1]][n[0]] of value, -1: no target sees it */
     int64_t count;   /* columns */
     double *x, *y;   /* [count] their places [m] */
     double *value;   /* on the host: rows x count, leading dimension rows */
+    bool shifts;     /* low: columns are the points, at each of the displacements */
     bool points;     /* on the ground: columns are the points themselves, */
     bool still;      /* without wind, */
     bool moved;      /* or with it, where there is a table of either */
