@@ -305,7 +305,6 @@ static __device__ void prepare_point(const gpu_outline_points &p, int l0, int n,
     to.x = one.c * a.centre[sub].x + one.of[0] - other.of[0];
     to.y = one.c * a.centre[sub].y + one.of[1] - other.of[1];
     set_reach(to, 0.0, a.size * one.c, a.outline.always, p.radial != NULL ? ROUGH_POINT : 0.0);
-    to.rough2 = to.near2; /* nothing but nodes */
 }
 
 template <class T> struct points_block {

@@ -160,12 +160,10 @@ static __device__ inline void outline_pair(const layer_function &layer, const ou
 #define EXPANDED 2.0
 /* OUTLINE_RADIUS and OUTLINE_APART of differences of profiles in single precision, with whole
  * subapertures, on a lattice and with points. Beyond it the interpolation in a lattice's table
- * serves; second moments of others in place of nodes take longer (H200). With points the square at
- * the lit part's centroid serves beyond: it is off by 1e-3 of the slope's covariances with all
- * points, 7e-4 from OUTLINE_RADIUS on. */
+ * serves; second moments of others in place of nodes take longer (H200). */
 #define ROUGH_RADIUS OUTLINE_RADIUS
 #define ROUGH_LATTICE 4.0
-#define ROUGH_POINT 3.5
+#define ROUGH_POINT OUTLINE_RADIUS
 #define ROUGH_APART 1.6
 #define EXPANDED_POINT 2.0
 template <class T> struct phase_tables {
