@@ -278,8 +278,7 @@ done:
 /* --- life */
 
 static void choose_points(job *k) {
-    const int step = (int)(k->np / FEW);
-    k->few = psf_thin(k->p, step < 1 ? 1 : step % 2 == 0 ? step - 1 : step, k->at);
+    k->few = psf_thin(k->p, psf_thin_step((size_t)k->np / FEW), k->at);
 }
 
 static status open_job(job *k) {

@@ -14,8 +14,8 @@
 
 /* One point in so many. */
 static int thinning(size_t points) {
-    const int most = (int)(points / LEAST);
-    return most >= THINNEST ? THINNEST : most < 3 ? 1 : (most - 1) / 2 * 2 + 1;
+    const int step = psf_thin_step(points / LEAST);
+    return step < THINNEST ? step : THINNEST;
 }
 
 size_t budget_points(size_t points) {

@@ -355,10 +355,8 @@ static status read_atmosphere(params_loader *l) {
     TRY(params_check_alternatives(legacy, "atmosphere.legacy", "atmosphere.legacy"));
     if (list != NULL)
         return read_profiles(l, list, "atmosphere.profiles");
-    if (file != NULL && l->par->atmosphere_file == NULL)
-        return MOAO_OK; /* it has no value, which was told */
-    if (file != NULL)
-        return read_atmosphere_file(l, file);
+    if (file != NULL) /* without a value, which was reported, there is none to read */
+        return l->par->atmosphere_file != NULL ? read_atmosphere_file(l, file) : MOAO_OK;
     if (param_node(legacy, "files") != NULL)
         return read_legacy_names(l, l->par->atmosphere_legacy_files.n,
                                  l->par->atmosphere_legacy_files.v, param_node(legacy, "files"));

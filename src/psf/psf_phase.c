@@ -332,6 +332,10 @@ size_t psf_influence_most(const psf *p) {
     return most;
 }
 
+int psf_thin_step(size_t most) {
+    return most < 1 ? 1 : (int)((most - 1) / 2 * 2 + 1);
+}
+
 int psf_thin(const psf *p, int step, int *at) {
     int n = 0;
     for (int j = 0; j < psf_lattice_rows(p); j++) {
