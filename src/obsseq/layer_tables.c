@@ -13,14 +13,13 @@
  * of differences between points, whose kinks are sharper, 4 by 5e-5. */
 #define STEPS 3.0
 #define STEPS_POINTS 4.0
-/* Of layers with a fraction STRONG of the turbulence or more: displacements of all targets, in
- * steps of a lattice, up to which covariances are interpolated between displacements of each point.
- * Along an axis 4 are taken, 3 up to FEW. A layer of 30 m with 0.59 of Cn2, targets within 7.5
- * arcsec, subapertures of 0.2 m, at 0.55 um: a lattice changes Strehl ratios by 6e-4, 3
- * displacements by 3e-5. */
-#define STRONG 0.1
+/* Of layers with a fraction NOTED of the turbulence or more: displacements of all targets, in steps
+ * of a lattice, up to which covariances are interpolated between SHIFTS displacements of each point
+ * along an axis. 0.59 of Cn2 at 30 m, 0.12 up to 600 m, targets within 7.5 arcsec, subapertures of
+ * 0.2 m, at 0.55 um: a lattice changes Strehl ratios by 6e-4, two displacements by 2e-4. */
+#define NOTED 0.01
 #define SHIFTED 0.5
-#define FEW 0.1
+#define SHIFTS 3
 
 /* --- the lattices */
 
@@ -66,7 +65,7 @@ static bool place_shifts(const sys *s, size_t points, bool still, layer_table *g
     for (int i = 0; i < 2 && g->shifts; i++) {
         const double width = range[i][1] - range[i][0];
         g->from[i] = range[i][0];
-        g->n[i] = width == 0 ? 1 : widest <= FEW * step ? 3 : 4;
+        g->n[i] = width == 0 ? 1 : SHIFTS;
         g->step[i] = width == 0 ? step : width / (g->n[i] - 1);
     }
     g->count = (int64_t)points * g->n[0] * g->n[1];
@@ -133,7 +132,7 @@ static status place_lattice(const sys *s, const profile *p, size_t points, bool 
         g->count = (int64_t)points;
         return MOAO_OK;
     }
-    if (fraction_at(p, g->h) >= STRONG && place_shifts(s, points, still, g))
+    if (fraction_at(p, g->h) >= NOTED && place_shifts(s, points, still, g))
         return MOAO_OK;
     g->step[0] = g->step[1] = step_of(s, g->h);
     for (int i = 0; i < 2; i++) {

@@ -3,7 +3,7 @@
  *     Gamma_l(y) = cov(phi_l(y), c) = W cov(s, phi_l(y)),    y: places of a lattice on the layer,
  *
  * for all layers at one altitude. Those of a target in direction d, W Cpm', are sums over layers at
- * x + d h_l: weighted sums of a few columns, by Lagrange's polynomials in x and y. On strong low
+ * x + d h_l: weighted sums of a few columns, by Lagrange's polynomials in x and y. On low
  * layers those are polynomials in d h_l: over the small displacements of all targets the
  * covariances of a point hardly have kinks. So measurements, and the ages of a closed loop, count
  * once an exposure, not once a target. Model section 7. */
