@@ -184,10 +184,19 @@ status field_interpolate_from(const field *f, field_sources from, int n, const d
     TRY(ALLOC(w->w, most, "weights of nodes"));
     TRY(ALLOC(w->power, (size_t)n, "weights of nodes"));
     w->first[0] = 0;
+    /* rows with room for all, then without it */
+#pragma omp parallel for schedule(dynamic, 16)
     for (int i = 0; i < n; i++) {
-        const int to = w->first[i];
-        w->first[i + 1] = to + weights_at(f, from, at[i], without != NULL ? without[i] : -1,
-                                          w->node + to, w->w + to, &w->power[i]);
+        const size_t to = (size_t)i * FIELD_NEAREST;
+        w->first[i + 1] = weights_at(f, from, at[i], without != NULL ? without[i] : -1,
+                                     w->node + to, w->w + to, &w->power[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        const size_t to = (size_t)w->first[i], row = (size_t)i * FIELD_NEAREST,
+                     count = (size_t)w->first[i + 1];
+        memmove(w->node + to, w->node + row, count * sizeof *w->node);
+        memmove(w->w + to, w->w + row, count * sizeof *w->w);
+        w->first[i + 1] += w->first[i];
     }
 done:
     if (st != MOAO_OK)

@@ -171,8 +171,10 @@ static void keep_found(run *r, int k, const field_check *check, int n, double la
                       r->u.f.nnode, r->u.f.nwant);
     else if (is_root(r))
         progress_note("reconstructor %d: %d nodes; %d targets that were computed too are within "
-                      "%.1e (targets.tolerance %.1e)",
-                      k + 1, r->u.f.nnode, n, largest, r->u.par->targets_tolerance);
+                      "%.1e (targets.tolerance %.1e); at most %.2g %% of the others are over it, "
+                      "at 95 %% confidence",
+                      k + 1, r->u.f.nnode, n, largest, r->u.par->targets_tolerance,
+                      n > 0 ? fmin(100, 300.0 / n) : 100);
 }
 
 /* Expected errors of all targets; nodes where they are over the tolerance. */

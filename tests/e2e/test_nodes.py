@@ -104,7 +104,9 @@ class Nodes(unittest.TestCase):
         self.assertEqual(told["targets_compared"], head["NCHECK"])
         self.assertLess(head["SAMPDIFF"], 1e-3)
         self.assertLess(told["residuals"], 2 * told["nodes"])  # of two exposures
-        self.assertIn(f"361 targets from {head['NNODE']} nodes", self.nodes.process.stderr + self.nodes.process.stdout)
+        said = self.nodes.process.stderr + self.nodes.process.stdout
+        self.assertIn(f"361 targets from {head['NNODE']} nodes", said)
+        self.assertIn("at most %.2g %% of the others are over it, at 95 %% confidence" % (100 * head["SAMPREST"]), said)
 
     def test_all_results(self):
         """FWHM, variances, error budget and images follow, too."""
