@@ -26,7 +26,7 @@ static bool is_sensor(const sys *s, const sensor *o) {
 }
 
 static bool is_outlined(const sys *s, const sensor *o, int isub) {
-    return is_sensor(s, o) && matcov_is_outlined(s, o, isub);
+    return is_sensor(s, o) && o->gradient && (o->nssp <= 2 || !sys_is_whole(s, o, isub));
 }
 
 /* Vector of length `size` along the edges of a slope's subaperture. */

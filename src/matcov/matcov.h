@@ -40,10 +40,8 @@ double matcov_phase_bound(const sys *s, const profile *p, const profile *p0, dou
 /* Whether covariances of two sensors depend, on all layers, on a difference of indices alone: of
  * steps[0] times those of a and steps[1] times those of b, in units of a pitch that they share. */
 bool matcov_on_lattice(const sensor *a, const sensor *b, int steps[2]);
-/* Local. Whether the slopes of subaperture k of a sensor are not those of the whole square: partly
- * lit (of 60 and more across, below 0.9), or of a star of 1 or 2. How many are so, and (sub not
- * NULL) which. Model section 4. */
-bool matcov_is_outlined(const sys *s, const sensor *o, int k);
+/* Number of the subapertures of a sensor whose slopes are not those of whole squares: partly lit
+ * ones, all of a star of 1 or 2; which, where sub is not NULL. Model section 4. */
 int matcov_outlined(const sys *s, const sensor *o, int *sub);
 /* Constant of a laser star in Cmm, K of model section 6 [arcsec^2]. */
 double matcov_tiptilt(const matcov *mc, int sensor);

@@ -16,10 +16,6 @@
 #define NODES_ONE 12
 #define NODES_TWO 20
 #define NOTHING 1e-9 /* length in subapertures, angle in radians */
-/* Share of light from which on a subaperture counts as whole, of sensors with so many across: a
- * third of the outlines, and 2e-4 of a Strehl ratio (bench/results/outlines-cpu.txt). */
-#define NEARLY_WHOLE 0.9
-#define MANY_ACROSS 60
 
 /* An edge along one axis, at `at` on the other one, or an arc around the pupil's centre, or a side
  * of a polygon; in subapertures. sign: of the outward normal. */
@@ -359,17 +355,10 @@ done:
     return st;
 }
 
-bool matcov_is_outlined(const sys *s, const sensor *o, int k) {
-    if (!o->gradient || o->whole)
-        return false;
-    const double most = o->nssp >= MANY_ACROSS ? NEARLY_WHOLE : INFINITY;
-    return o->nssp <= 2 || (!sys_is_whole(s, o, k) && sys_lit_share(s, o, k) < most);
-}
-
 int matcov_outlined(const sys *s, const sensor *o, int *sub) {
     int n = 0;
-    for (int k = 0; k < o->nsub; k++)
-        if (matcov_is_outlined(s, o, k)) {
+    for (int k = 0; o->gradient && !o->whole && k < o->nsub; k++)
+        if (o->nssp <= 2 || !sys_is_whole(s, o, k)) {
             if (sub != NULL)
                 sub[n] = k;
             n++;
@@ -560,7 +549,7 @@ done:
 size_t outline_bytes(const sys *s, const sensor *o) {
     size_t bytes = (size_t)o->nsub * sizeof(int), n = 0;
     for (int k = 0; k < o->nsub && o->gradient && !o->whole; k++) {
-        if (!matcov_is_outlined(s, o, k))
+        if (o->nssp > 2 && sys_is_whole(s, o, k))
             continue;
         for (int set = 0; set < MATCOV_SETS; set++)
             bytes += 4 * sizeof(double) * (size_t)outline_count(s, o, k, false, nodes_of(o, set));

@@ -62,29 +62,6 @@ static void test_polynomials(void **state) {
     }
 }
 
-/* Of sensors of 60 across, subapertures that are lit by 0.9 and more count as whole; of smaller
- * ones none that the edge cuts. */
-static void test_nearly_whole(void **state) {
-    (void)state;
-    for (int nssp = 59; nssp <= 60; nssp++) {
-        const case_sensor one = {nssp, {0}, INFINITY, 1, 0, {0}, 9};
-        int cut = 0, outlined = 0;
-        sys s;
-        case_sys(39, 0.275, 8, 1, &one, &s);
-        s.sensors[0].gradient = true;
-        for (int k = 0; k < s.sensors[0].nsub; k++) {
-            const bool is_cut = !sys_is_whole(&s, &s.sensors[0], k);
-            const double share = sys_lit_share(&s, &s.sensors[0], k);
-            assert_int_equal(matcov_is_outlined(&s, &s.sensors[0], k),
-                             is_cut && (nssp == 59 || share < 0.9));
-            outlined += is_cut && share < 0.9, cut += is_cut;
-        }
-        assert_in_range(outlined, cut / 2, cut * 4 / 5);
-        assert_int_equal(matcov_outlined(&s, &s.sensors[0], NULL), nssp == 59 ? cut : outlined);
-        sys_free(&s);
-    }
-}
-
 /* Variance of a mean gradient over a disc for Kolmogorov's spectrum: 0.170 (lambda/D)^2
  * (D/r0)^(5/3) (Sasiela 1994, gradient tilt), of one axis. */
 static void test_disc(void **state) {
@@ -192,9 +169,8 @@ static void test_shared(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_polynomials), cmocka_unit_test(test_nearly_whole),
-        cmocka_unit_test(test_disc), cmocka_unit_test(test_all_pairs),
-        cmocka_unit_test(test_shared)};
+        cmocka_unit_test(test_polynomials), cmocka_unit_test(test_disc),
+        cmocka_unit_test(test_all_pairs), cmocka_unit_test(test_shared)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
