@@ -36,8 +36,6 @@ const variable variables[] = {
      "A compute capability below a GPU's own, with whose shared memory and kernels it computes, "
      "for "
      "tests."},
-    {"MOAO_TEST_SVD", "eigenvectors", NULL,
-     "SVDs of a GPU by eigenvectors of Gram matrices where they serve, for tests."},
     {"MOAO_LAUNCHER", NULL, "name",
      "Set by moao run -n for its ranks: where they say that they began."},
     {"MOAO_FAULT", NULL, "place:rank[:fail|kill|first[:n]]",

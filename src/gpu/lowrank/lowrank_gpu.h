@@ -21,14 +21,19 @@ status lowrank_ormqr(cudaStream_t s, backend_type t, char side, char trans, int6
 status lowrank_qr(cudaStream_t s, backend_type t, char job, int64_t count, batch_dim m, batch_dim n,
                   batch_mat a, batch_mat r, int *info, void *work, size_t lwork);
 
-/* Singular values and vectors (svd_large.cu). */
+/* Singular values and vectors (svd_large.cu): rotate by rotations alone, gesvj by what is fastest
+ * (svd_eigen.cuh). */
 size_t lowrank_gesvj_work(backend_type t, int64_t count, int64_t m, int64_t n);
 status lowrank_gesvj(cudaStream_t s, backend_type t, char jobu, char jobv, const batch_cut *cut,
                      int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat sigma,
                      batch_mat u, batch_mat v, int64_t *rank, int *info, void *work, size_t lwork);
+size_t lowrank_rotate_work(backend_type t, int64_t count, int64_t m, int64_t n);
+status lowrank_rotate(cudaStream_t s, backend_type t, char jobu, char jobv, const batch_cut *cut,
+                      int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat sigma,
+                      batch_mat u, batch_mat v, int64_t *rank, int *info, void *work, size_t lwork);
 
-/* The same for the factors of a product, whose rows are of about one size: a tall one goes by its
- * QR with rows as they are, so that single values are accurate where A = B D2 only. */
+/* By rotations for the factors of a product, whose rows are of about one size: a tall one goes by
+ * its QR with rows as they are, so that single values are accurate where A = B D2 only. */
 size_t lowrank_factor_svd_work(backend_type t, int64_t count, int64_t m, int64_t n);
 status lowrank_factor_svd(cudaStream_t s, backend_type t, char jobu, char jobv,
                           const batch_cut *cut, int64_t count, batch_dim m, batch_dim n,

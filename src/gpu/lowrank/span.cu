@@ -77,7 +77,7 @@ status span(cudaStream_t s, bool transposed, const batch_cut *cut, int64_t count
 } // namespace lowrank
 
 size_t lowrank_span_work(backend_type t, int64_t count, int64_t m, int64_t n) {
-    return lowrank::SpanLayout(nullptr, count, m, n).used + lowrank_gesvj_work(t, count, m, n);
+    return lowrank::SpanLayout(nullptr, count, m, n).used + lowrank_rotate_work(t, count, m, n);
 }
 
 status lowrank_span(cudaStream_t s, backend_type t, bool transposed, const batch_cut *cut,
@@ -98,8 +98,8 @@ status lowrank_span(cudaStream_t s, backend_type t, bool transposed, const batch
     int *const left_info = fits ? w.info : info;
     const status st = transposed ? lowrank_right_vectors(s, t, cut, count, rows, a, sigma, x,
                                                          left_rank, left_info, w.rest, left)
-                                 : lowrank_gesvj(s, t, 'U', 'N', cut, count, rows, cols, a, sigma,
-                                                 x, x, left_rank, left_info, w.rest, left);
+                                 : lowrank_rotate(s, t, 'U', 'N', cut, count, rows, cols, a, sigma,
+                                                  x, x, left_rank, left_info, w.rest, left);
     if (st != MOAO_OK || !fits)
         return st;
     return batch::launch(lowrank::merge_kernel, dim3((unsigned)((count + 127) / 128)), 128, 0, s,

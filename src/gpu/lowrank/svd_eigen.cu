@@ -14,8 +14,6 @@
 #include "svd_eigen.cuh"
 #include "svd_place.cuh"
 #include "tridiagonal.cuh"
-#include <stdlib.h>
-#include <string.h>
 
 namespace lowrank {
 
@@ -48,7 +46,7 @@ struct EigenArgs {
     size_t z, d;
     bool turned, right; /* B = A^T; right vectors of B are wanted */
     int *skip;          /* matrices that are left to rotations alone */
-    int *weak;          /* those whose vectors turned out to be of no use */
+    int *weak;          /* those whose values turned out to be too small */
     int *calm;          /* those that need no second step */
     int64_t *rows, *cols, *left_rank;
     int *left_info;
@@ -129,6 +127,64 @@ __global__ void __launch_bounds__(EIGEN_THREADS)
         if (b == 0)
             *w.next = *w.done = 0;
     }
+}
+
+/* Whether G shows a least value below EIGEN_LEAST of its norm before it is reduced. Two columns
+ * whose cosine is 1 - x bound it by 2 x times the norm; so does the pivot of each column in a
+ * factor of the leading block, the square of its distance from those before. So equal columns, and
+ * matrices of low rank, cost one look at G. */
+constexpr int EIGEN_LEADING = 64, EIGEN_LEADING_LD = EIGEN_LEADING + 1;
+constexpr size_t EIGEN_SCREEN = sizeof(double) * (EIGEN_LEADING * EIGEN_LEADING_LD + EIGEN_MOST);
+__device__ inline bool dependent_pair(const double *G, int64_t ld, int n, const double *inverse) {
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    double most = 0.0;
+    for (int j = warp; j < n; j += EIGEN_THREADS / 32)
+#pragma unroll 4
+        for (int i = j + 1 + lane; i < n; i += 32)
+            most = fmax(most, fabs(G[i + j * ld]) * inverse[i] * inverse[j]);
+    return most >= 1.0 - 0.5 * EIGEN_LEAST;
+}
+__device__ inline bool leading_dependent(double *s, int k, double least) {
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    for (int p = 0; p < k; p++) {
+        const double pivot = s[p * (EIGEN_LEADING_LD + 1)];
+        if (!(pivot > least))
+            return true;
+        for (int j = p + 1 + warp; j < k; j += EIGEN_THREADS / 32) {
+            const double by = s[j + p * EIGEN_LEADING_LD] / pivot;
+            for (int i = j + lane; i < k; i += 32)
+                s[i + j * EIGEN_LEADING_LD] -= by * s[i + p * EIGEN_LEADING_LD];
+        }
+        __syncthreads();
+    }
+    return false;
+}
+__global__ void __launch_bounds__(EIGEN_THREADS)
+    eigen_screen_kernel(const __grid_constant__ EigenArgs a) {
+    extern __shared__ __align__(16) unsigned char shared[];
+    __shared__ double red[EIGEN_THREADS / 32];
+    const int64_t b = blockIdx.x;
+    batch::wait_for_predecessor();
+    if (a.skip[b])
+        return;
+    double *const leading = (double *)shared,
+                  *const inverse = leading + EIGEN_LEADING * EIGEN_LEADING_LD, most = 0.0;
+    const EigenPlace q = eigen_place(a, b);
+    const int n = a.w.p.cols, k = n < EIGEN_LEADING ? n : EIGEN_LEADING;
+    const int64_t ld = a.w.p.ldc;
+    for (int j = (int)threadIdx.x; j < n; j += EIGEN_THREADS) {
+        const double x = q.L[j * (ld + 1)];
+        most = fmax(most, x);
+        inverse[j] = 1.0 / sqrt(x);
+    }
+    for (int e = (int)threadIdx.x; e < k * k; e += EIGEN_THREADS)
+        if (e % k >= e / k)
+            leading[e % k + e / k * EIGEN_LEADING_LD] = q.L[e % k + e / k * ld];
+    most = block_max(most, red);
+    const bool lost = __syncthreads_or(dependent_pair(q.L, ld, n, inverse)) ||
+                      leading_dependent(leading, k, EIGEN_LEAST * most);
+    if (threadIdx.x == 0 && lost)
+        a.skip[b] = 1;
 }
 
 /* --- eigenvectors */
@@ -216,7 +272,8 @@ __global__ void __launch_bounds__(EIGEN_THREADS, 2)
     eigen_turn(q.J + first, a.w.p.ldc, q.Z + (int64_t)first * a.w.p.ldc, n, count, scale, tiles);
 }
 
-/* Z := Q Z, EIGEN_COLUMNS columns by each block. */
+/* Z := Q Z, EIGEN_COLUMNS columns by each block; a weak matrix is left to rotations from here on.
+ */
 size_t reflect_shared(int cols) {
     return sizeof(double) * (size_t)(block_scratch(WARPS) + panel_room(cols));
 }
@@ -224,8 +281,11 @@ __global__ void __launch_bounds__(32 * WARPS, 2)
     eigen_reflect_kernel(const __grid_constant__ EigenArgs a) {
     extern __shared__ __align__(16) unsigned char shared[];
     batch::wait_for_predecessor();
-    if (a.skip[blockIdx.x])
+    if (a.skip[blockIdx.x] || a.weak[blockIdx.x]) {
+        if (a.weak[blockIdx.x] && blockIdx.y == 0 && threadIdx.x == 0)
+            a.skip[blockIdx.x] = 1;
         return;
+    }
     const EigenPlace q = eigen_place(a, blockIdx.x);
     const int n = a.w.p.cols, first = (int)blockIdx.y * EIGEN_COLUMNS,
               count = n - first < EIGEN_COLUMNS ? n - first : EIGEN_COLUMNS;
@@ -275,7 +335,7 @@ __global__ void __launch_bounds__(EIGEN_THREADS)
     if (threadIdx.x)
         return;
     if (STEP == FIRST_STEP) {
-        const bool skip = left || a.weak[b] || !(far <= EIGEN_APART); /* false for NaN, too */
+        const bool skip = left || !(far <= EIGEN_APART); /* false for NaN, too */
         const int64_t m = a.w.a.m.each ? a.w.a.m.each[b] : a.w.a.m.n,
                       k = a.w.a.n.each ? a.w.a.n.each[b] : a.w.a.n.n;
         a.skip[b] = skip;
@@ -419,6 +479,7 @@ status eigen_start(const EigenArgs &a, int r, cudaStream_t s) {
                       J = place(p.j, p.ldc), Z = place(a.z, p.ldc), X = place(0, p.ldx);
     GPU_TRY(batch::launch(eigen_begin_kernel, grid, EIGEN_THREADS, 0, s, a));
     GPU_TRY(eigen_product(a, transposed(B), B, L, n, n, r, true, a.skip, s));
+    GPU_TRY(batch::launch(eigen_screen_kernel, grid, EIGEN_THREADS, EIGEN_SCREEN, s, a));
     GPU_TRY(n <= 128   ? reduce<Tri<128>>(a, s)
             : n <= 256 ? reduce<Tri<256>>(a, s)
                        : reduce<Tri<512>>(a, s));
@@ -486,8 +547,8 @@ size_t chunk_work(int64_t count, int64_t m, int64_t n, const EigenRest &rest) {
 int64_t chunk_most(int64_t count, int64_t m, int64_t n) {
     const int64_t cols = m > n ? n : m, sms = (int64_t)batch::resident(1),
                   most = sms * (cols > 256   ? 2
-                                : cols > 128 ? 8
-                                             : 16);
+                                : cols > 128 ? 4
+                                             : 8);
     return count < most ? count : most;
 }
 
@@ -524,10 +585,8 @@ status eigen_chunk(cudaStream_t s, const SvdCall &c, const EigenRest &rest, void
 } // namespace
 
 bool eigen_serves(backend_type t, const batch_cut *cut, int64_t m, int64_t n) {
-    static const char *const word = getenv("MOAO_TEST_SVD");
     const int64_t rows = m > n ? m : n, cols = m > n ? n : m;
-    return word && strcmp(word, "eigenvectors") == 0 && t == BACKEND_D && cols > 64 &&
-           rows <= EIGEN_MOST && rows <= 2 * cols &&
+    return t == BACKEND_D && cols > 64 && rows <= EIGEN_MOST && rows <= 2 * cols &&
            !(cut && (cut->tol > 0.0 || cut->tol_each || cut->sweeps || cut->sweeps_most > 0));
 }
 

@@ -8,9 +8,9 @@ namespace lowrank {
 
 constexpr int64_t EIGEN_MOST = 512; /* rows and columns */
 
-/* Whether a call goes by these: where the environment asks for it (MOAO_TEST_SVD=eigenvectors), in
- * double precision, without a tolerance and without a limit of sweeps. cut: NULL where it is not
- * known. */
+/* Whether a call goes by these: in double precision, without a tolerance and without a limit of
+ * sweeps, by sizes alone, so that a matrix has the same bits in every batch. cut: NULL where it is
+ * not known. */
 bool eigen_serves(backend_type t, const batch_cut *cut, int64_t m, int64_t n);
 
 /* What is left to rotations alone: as lowrank_gesvj. */

@@ -103,6 +103,18 @@ status lowrank_gesvj(cudaStream_t s, backend_type t, char jobu, char jobv, const
                : lowrank::rotations(s, t, call, work, lwork);
 }
 
+size_t lowrank_rotate_work(backend_type t, int64_t count, int64_t m, int64_t n) {
+    return lowrank::rotations_work(t, count, m, n);
+}
+
+status lowrank_rotate(cudaStream_t s, backend_type t, char jobu, char jobv, const batch_cut *cut,
+                      int64_t count, batch_dim m, batch_dim n, batch_mat a, batch_mat sigma,
+                      batch_mat u, batch_mat v, int64_t *rank, int *info, void *work,
+                      size_t lwork) {
+    return lowrank::rotations(
+        s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, false}, work, lwork);
+}
+
 status lowrank_right_vectors(cudaStream_t s, backend_type t, const batch_cut *cut, int64_t count,
                              batch_dim n, batch_mat a, batch_mat sigma, batch_mat v, int64_t *rank,
                              int *info, void *work, size_t lwork) {
@@ -121,7 +133,7 @@ static bool goes_by_qr(int64_t m, int64_t n) {
 
 size_t lowrank_factor_svd_work(backend_type t, int64_t count, int64_t m, int64_t n) {
     return goes_by_qr(m, n) ? lowrank::tall_work(t, count, m > n ? m : n, m > n ? n : m, false)
-                            : lowrank_gesvj_work(t, count, m, n);
+                            : lowrank_rotate_work(t, count, m, n);
 }
 
 status lowrank_factor_svd(cudaStream_t s, backend_type t, char jobu, char jobv,
@@ -132,6 +144,6 @@ status lowrank_factor_svd(cudaStream_t s, backend_type t, char jobu, char jobv,
                ? lowrank::tall_svd(
                      s, t, {jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, false}, work,
                      lwork)
-               : lowrank_gesvj(s, t, jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info, work,
-                               lwork);
+               : lowrank_rotate(s, t, jobu, jobv, cut, count, m, n, a, sigma, u, v, rank, info,
+                                work, lwork);
 }

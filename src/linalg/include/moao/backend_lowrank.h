@@ -109,7 +109,11 @@ typedef moao_status moao_lowrank_qr_op(moao_backend_ctx *ctx, moao_backend_type 
  * afterwards; u may be a itself. Sign: the entry of largest modulus (the first of equals) of
  * each column of u is positive; of v if jobu is N. Every singular value is accurate to a few
  * eps relative to itself where A = D1 B D2, D1 and D2 diagonal, B well conditioned, min(m, n)
- * <= 128 and max(m, n) <= 1,024 (A = B D2 for larger ones). rank may be NULL when cut is. */
+ * <= 128 and max(m, n) <= 1,024 (A = B D2 for larger ones); where rows and columns have entries of
+ * about one size (largest ones within 256 of each other) errors may be a few eps of the largest
+ * value: then matrices from about 64 columns on go by a bidiagonal matrix (CPU) or begin from
+ * eigenvectors of A^T A (GPU, double precision, without a tolerance or a limit of sweeps). rank may
+ * be NULL when cut is. */
 typedef moao_status moao_lowrank_gesvj_op(moao_backend_ctx *ctx, moao_backend_type t, char jobu,
                                           char jobv, const moao_batch_cut *cut, int64_t count,
                                           moao_batch_dim m, moao_batch_dim n, moao_batch_mat a,
