@@ -11,47 +11,44 @@ The counts of the night are those of `moao check FILE`; RUN is a run of the same
     PSF            (exposure + psf + output - samples) / (targets x exposures)
     samples        in mixed precision (run.json, precision), / tors: those of a reconstructor, whatever the number of targets
 
-A GPU has ceil(targets / GPUs) targets: time = setup + tors x (reconstructor + samples) + its part of all W and residuals + its images.
+A GPU has ceil(targets / GPUs) targets: time = setup + tors x (reconstructor + samples) + targets of a GPU x (tors x W + exposures x PSF).
 
 From nodes (docs/field-maps.md), where RUN was from --nodes N: W and the residual are of a node, images of a target,
 
     residual       (exposure - samples) / (nodes x exposures)
     image          (psf + output) / (targets x exposures)
 
-and the night has the W and residuals of nodes of `moao check FILE targets.tolerance=T --json` (--tolerance), which may grow by those that
-comparisons add. What RUN computed is in its run.json (sampling); --nodes, for one that has it not, takes all of them for every exposure.
-The rates of a run on G GPUs (--run-gpus) are of G targets at a time.
+and the night has the nodes of `moao check FILE targets.tolerance=T` (--tolerance), which may grow by those that comparisons add. The
+rates of a run on G GPUs (--run-gpus) are of G targets at a time.
 """
 import argparse
 import json
 import math
+import re
 import subprocess
 
 PUBLISHED = 4.0  # seconds for a PSF at full scale, on up to 6,144 nodes with 196,608 cores (Ltaief et al. 2018)
 
 
 def counts(moao, path, tolerance=None):
-    """Reconstructors, exposures, targets of a file, and W and residuals of its nodes (of every target where no tolerance is given)."""
+    """Reconstructors, exposures, targets and nodes of a file (as many as the targets where no tolerance is given)."""
     words = ["targets.tolerance=%g" % tolerance, "targets.sampling=nodes"] if tolerance else []
-    text = subprocess.run([moao, "check", path, "--json", "compute.backend=gpu"] + words, stdout=subprocess.PIPE, universal_newlines=True,
+    text = subprocess.run([moao, "check", path, "compute.backend=gpu"] + words, stdout=subprocess.PIPE, universal_newlines=True,
                           check=False).stdout
-    found = json.loads(text)
-    tors, exposures, targets = (found[key] for key in ("reconstructors", "exposures", "targets"))
-    if not tolerance:
-        return tors, exposures, targets, tors * targets, exposures * targets
-    return tors, exposures, targets, found["node_reconstructors"], found["node_residuals"]
+    tors, exposures = map(int, re.search(r"schedule +(\d+) reconstructors?, (\d+) exposures?", text).groups())
+    targets = re.search(r"^targets +(\d+)(?: x (\d+))?", text, re.M).groups()
+    targets = int(targets[0]) * int(targets[1] or 1)
+    return tors, exposures, targets, int(re.search(r"from (\d+) nodes", text).group(1)) if tolerance else targets
 
 
 def rates(path, tors, targets, exposures, nodes, gpus=1):
     """Seconds of setup, a reconstructor with its samples, W of a node, its residual, and images of a target."""
     with open(path, encoding="utf-8") as f:
         run = json.load(f)
-    sampling = run.get("sampling", {})
-    solves, residuals = sampling.get("reconstructors", tors * nodes), sampling.get("residuals", exposures * nodes)
     stage = {s["stage"]: s["time_s"] for s in run["stages"]}
     samples = run.get("precision", {}).get("samples_time_s", 0)
-    return (stage["setup"], (stage["matcov"] + stage["factor"] + samples) / tors, stage["solve"] * gpus / solves,
-            (stage["exposure"] - samples) * gpus / residuals, (stage["psf"] + stage["output"]) * gpus / (targets * exposures))
+    return (stage["setup"], (stage["matcov"] + stage["factor"] + samples) / tors, stage["solve"] * gpus / (tors * nodes),
+            (stage["exposure"] - samples) * gpus / (nodes * exposures), (stage["psf"] + stage["output"]) * gpus / (targets * exposures))
 
 
 def duration(seconds):
@@ -68,27 +65,25 @@ def main():
     p.add_argument("--exposures", type=int, required=True, help="of the short run, all together")
     p.add_argument("--tors", type=int, default=1, help="reconstructors of the short run")
     p.add_argument("--nodes", type=int, help="of the short run, where it was from nodes")
-    p.add_argument("--tolerance", type=float, help="targets.tolerance of the night")
+    p.add_argument("--tolerance", type=float, help="targets.tolerance of the night, with --nodes")
     p.add_argument("--run-gpus", type=int, default=1, help="GPUs of the short run")
     p.add_argument("--gpus", type=int, nargs="*", default=[1, 8, 64])
     p.add_argument("--moao", default="build/moao")
     a = p.parse_args()
-    if a.nodes is not None and a.tolerance is None:
-        p.error("--nodes goes with --tolerance")
-    tors, exposures, targets, solves, residuals = counts(a.moao, a.file, a.tolerance)
+    if (a.nodes is None) != (a.tolerance is None):
+        p.error("--nodes and --tolerance go together")
+    tors, exposures, targets, nodes = counts(a.moao, a.file, a.tolerance)
     setup, factor, solve, residual, image = rates(a.run, a.tors, a.targets, a.exposures, a.nodes or a.targets, a.run_gpus)
     print("%d reconstructors, %d exposures, %d targets: %d PSFs" % (tors, exposures, targets, targets * exposures))
-    if a.tolerance:
-        print("%d W and %d residuals of nodes; reconstructor %.2f s, W of a node %.2f s, its residual %.3f s, images of a target %.4f s" % (
-            solves, residuals, factor, solve, residual, image))
+    if a.nodes:
+        print("%d nodes; reconstructor %.2f s, W of a node %.2f s, its residual %.3f s, images of a target %.4f s" % (nodes, factor, solve, residual, image))
     else:
         print("reconstructor %.2f s, W of a target %.2f s, PSF %.3f s" % (factor, solve, residual + image))
     print("| GPUs | targets of a GPU | night | per PSF, all included |")
     print("| --- | --- | --- | --- |")
     for n in a.gpus:
-        mine = math.ceil(targets / n)
-        fraction = 1 / n if a.tolerance else mine / targets
-        time = setup + tors * factor + (solves * solve + residuals * residual) * fraction + mine * exposures * image
+        mine, own = math.ceil(targets / n), math.ceil(nodes / n)
+        time = setup + tors * factor + own * (tors * solve + exposures * residual) + mine * exposures * image
         print("| %d | %d | %s | %.3g s |" % (n, mine, duration(time), time / (targets * exposures)))
     print("| published, 196,608 cores | | %s | %.0f s |" % (duration(PUBLISHED * targets * exposures), PUBLISHED))
 

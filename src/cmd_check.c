@@ -164,7 +164,7 @@ static status make_plans(const comm *c, const setup *u, const machine *m, check_
         return st;
     machine_kind k = f->described ? described(c, f->cl, f->model, m) : usual(m);
     f->q = request_init(u->par, &u->s, &u->a, &u->o);
-    request_nodes(&f->q, u->sampled ? &u->f : NULL);
+    f->q.want = u->sampled ? u->want.ntarget : 0;
     const int wanted = u->par->compute_backend;
     const gpu_model *model;
     const bool gpu = gpu_is_here(&model);

@@ -212,9 +212,6 @@ static void print_sequence(const setup *u) {
             field_count(&u->f, NODE_CHECK));
         say("", "with; more where they differ by over %g (targets.tolerance)",
             u->par->targets_tolerance);
-        if (field_whole(&u->f) < u->a.nexposure)
-            say("", "%d of the nodes in every exposure, all of them in %d of %d",
-                field_everywhere(&u->f), field_whole(&u->f), u->a.nexposure);
     }
     say("atmosphere", "%d profile%s of up to %d layer%s", u->a.nprofile, text_plural(u->a.nprofile),
         layers, text_plural(layers));
@@ -633,12 +630,7 @@ status check_json(const check_facts *f) {
     json_integer(&j, "actuators", sys_commands(&u->s));
     json_integer(&j, "targets", setup_wanted(u)->ntarget);
     if (u->sampled) {
-        double solves, residuals;
-        field_work(&u->f, &u->a, &solves, &residuals);
         json_integer(&j, "nodes", u->f.nnode);
-        json_integer(&j, "nodes_everywhere", field_everywhere(&u->f));
-        json_integer(&j, "node_reconstructors", (long long)solves);
-        json_integer(&j, "node_residuals", (long long)residuals);
         json_number(&j, "node_step_arcsec", u->f.step * ARCSEC_PER_RAD);
     }
     json_integer(&j, "reconstructors", u->a.ntor);

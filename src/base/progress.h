@@ -107,7 +107,6 @@ typedef struct {
     int nodes, nodes_added, nodes_checked; /* targets.sampling: nodes that were computed, those that
                                               were added, targets that were compared; 0: exact */
     double node_largest, node_tolerance;   /* largest difference of these */
-    long node_solves, node_residuals;      /* W and residuals of nodes that were computed */
     double planned;                        /* memory of a rank on the host [bytes] */
     const char *format;                    /* of Cmm and its factor: the word of compute.format, */
     const char *factor, *product;          /* and those of compute.factor and compute.product */

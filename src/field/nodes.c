@@ -1,5 +1,5 @@
 /* Places of the nodes. */
-#include "field/field_internal.h"
+#include "field/field.h"
 
 #include "base/mix.h"
 
@@ -7,30 +7,55 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NEEDED = 1, SPARSE = 2 };
 #define FLAT 1e-6        /* targets this much wider than long stand on a line */
 #define SAME 0.02        /* of a step: a node is there already */
 #define REACH 2          /* rows of nodes on each side of a target */
 #define CHECK_FROM 0.3   /* of a step: as far from a star */
+#define EXPECTED 1.5     /* errors expected, in units of those of the worst target compared */
 #define CHECK_SHARE 0.02 /* targets that are compared, of the nodes */
 #define LEAST_CHECKS 8
-#define ROOM 8       /* nodes at most, of those of the lattice; besides some for each target */
-#define MOST_TIMES 3 /* where nodes are wanted that save nothing: as many as these at most */
+#define ROOM 8        /* nodes at most, of those of the lattice; besides some for each target */
+#define MOST_TIMES 3  /* where nodes are wanted that save nothing: as many as these at most */
+#define MORE_CHECKS 8 /* of a stratum in which an error was too large */
+#define WORTH 0.75    /* of the targets' number: more nodes save too little */
+/* field_step: error 1e-3 at LENGTH (D / 8 m)^GROWTH over the layers' altitude, and as step^POWER */
+#define STEP_LENGTH 0.28
+#define STEP_GROWTH 0.59
+#define STEP_POWER 3.3
+#define STEP_ALTITUDE 3.5
 
-void field_to_lattice(const field *f, const double at[2], double *u, double *v) {
+/* Altitude that counts: of strong and high layers [m]. */
+static double rough_altitude(const profile *p) {
+    double sum = 0, all = 0;
+    for (int l = 0; l < p->nlayer; l++) {
+        sum += p->strength[l] * pow(p->h[l], STEP_ALTITUDE);
+        all += p->strength[l];
+    }
+    return all > 0 ? pow(sum / all, 1 / STEP_ALTITUDE) : 0;
+}
+
+double field_step(const sys *s, const atmos *a, double tolerance) {
+    double high = 0;
+    for (int e = 0; e < a->nexposure; e++)
+        high += rough_altitude(atmos_profile_at(a, a->exposure_time[e])) / a->nexposure;
+    const double length = STEP_LENGTH * pow(s->diameter / 8, STEP_GROWTH);
+    return length * pow(tolerance / 1e-3, 1 / STEP_POWER) / fmax(high, 1.0);
+}
+
+static void to_lattice(const field *f, const double at[2], double *u, double *v) {
     const double x = (at[0] - f->origin[0]) / f->step, y = (at[1] - f->origin[1]) / f->step;
     *u = f->axis[0] * x + f->axis[1] * y;
     *v = f->axis[0] * y - f->axis[1] * x;
 }
 
-void field_from_lattice(const field *f, double u, double v, double at[2]) {
+static void from_lattice(const field *f, double u, double v, double at[2]) {
     at[0] = f->origin[0] + f->step * (f->axis[0] * u - f->axis[1] * v);
     at[1] = f->origin[1] + f->step * (f->axis[1] * u + f->axis[0] * v);
 }
 
 bool field_inside(const field *f, const field_node *n) {
     double u, v;
-    field_to_lattice(f, n->at, &u, &v);
+    to_lattice(f, n->at, &u, &v);
     return u > -SAME && u < f->size[0] + SAME && (f->line || (v > -SAME && v < f->size[1] + SAME));
 }
 
@@ -42,43 +67,30 @@ static int target_at(const field *f, const double at[2], double tolerance) {
     return -1;
 }
 
-/* The source within `tolerance` steps of a place, NULL: none. */
-static field_node *source_at(const field *f, const double at[2], double tolerance) {
+static bool has_source(const field *f, const double at[2], double tolerance) {
     for (int i = 0; i < f->nnode; i++)
         if (field_is_source(&f->node[i]) &&
             hypot(f->node[i].at[0] - at[0], f->node[i].at[1] - at[1]) < tolerance * f->step)
-            return &f->node[i];
-    return NULL;
+            return true;
+    return false;
 }
 
-/* A node that exists is computed in every exposure from now on; false: it is already. */
-static bool make_full(field_node *n, int tor) {
-    if (n->full <= tor)
+/* A node, which is the very target where it is next to one. False: one is there, or there is no
+ * room. */
+static bool add_node(field *f, const double at[2], field_kind kind, int tor, int target) {
+    if (f->nnode == f->capacity || (target < 0 && has_source(f, at, SAME)))
         return false;
-    n->full = tor;
-    return true;
-}
-
-bool field_add(field *f, const double at[2], field_kind kind, int tor, int target) {
-    field_node *there = target < 0 ? source_at(f, at, SAME) : NULL;
-    if (there != NULL)
-        return make_full(there, tor);
     if (target < 0)
         target = target_at(f, at, SAME);
     if (target >= 0 && f->node_of[target] >= 0) {
         field_node *n = &f->node[f->node_of[target]];
-        if (kind == NODE_CHECK)
+        if (field_is_source(n) || kind == NODE_CHECK)
             return false;
-        if (field_is_source(n))
-            return make_full(n, tor);
         n->kind = kind; /* what was compared with is a node from now on */
         return true;
     }
-    if (f->nnode == f->capacity)
-        return false;
     const double *to = target >= 0 ? f->want[target] : at;
-    f->node[f->nnode] =
-        (field_node){.at = {to[0], to[1]}, .kind = kind, .target = target, .tor = tor, .full = tor};
+    f->node[f->nnode] = (field_node){{to[0], to[1]}, kind, target, tor, 0.5};
     if (target >= 0)
         f->node_of[target] = f->nnode;
     f->nnode++;
@@ -109,13 +121,13 @@ static void find_frame(field *f, double size[2]) {
     f->origin[1] = mean[1];
     for (int t = 0; t < f->nwant; t++) {
         double c[2];
-        field_to_lattice(f, f->want[t], &c[0], &c[1]);
+        to_lattice(f, f->want[t], &c[0], &c[1]);
         for (int k = 0; k < 2; k++) {
             lo[k] = fmin(lo[k], c[k]);
             hi[k] = fmax(hi[k], c[k]);
         }
     }
-    field_from_lattice(f, lo[0], f->line ? 0 : lo[1], f->origin);
+    from_lattice(f, lo[0], f->line ? 0 : lo[1], f->origin);
     for (int k = 0; k < 2; k++)
         size[k] = (hi[k] - lo[k]) * f->step;
 }
@@ -129,17 +141,16 @@ static int fit_cells(double size, double step) {
 
 /* Marks the nodes that the targets of a cell need: REACH rows on each side. */
 static void mark(const field *f, unsigned char *need, int nu, int nv, int margin) {
-    const int above = f->line ? 0 : margin;
     for (int t = 0; t < f->nwant; t++) {
         double u, v;
-        field_to_lattice(f, f->want[t], &u, &v);
+        to_lattice(f, f->want[t], &u, &v);
         int i = (int)floor(u + 1e-9), j = (int)floor(v + 1e-9);
         i = i < 0 ? 0 : i > nu - 1 ? nu - 1 : i;
         j = j < 0 ? 0 : j > nv - 1 ? nv - 1 : j;
         for (int b = f->line ? 0 : j + 1 - REACH; b <= (f->line ? 0 : j + REACH); b++)
             for (int a = i + 1 - REACH; a <= i + REACH; a++)
-                need[(size_t)(b + above) * (size_t)(nu + 1 + 2 * margin) + (size_t)(a + margin)] =
-                    NEEDED;
+                need[(size_t)(b + margin) * (size_t)(nu + 1 + 2 * margin) + (size_t)(a + margin)] =
+                    1;
     }
 }
 
@@ -148,30 +159,32 @@ static field_stratum stratum_of(const field *f, const double at[2], double nu, d
     for (int i = 0; i < f->nstar; i++)
         if (hypot(at[0] - f->star[i][0], at[1] - f->star[i][1]) < f->step)
             return STRATUM_STAR;
-    field_to_lattice(f, at, &u, &v);
+    to_lattice(f, at, &u, &v);
     const bool edge = u < 1 || u > nu - 1 || (!f->line && (v < 1 || v > nv - 1));
     return edge ? STRATUM_EDGE : STRATUM_CENTRE;
 }
 
-void field_place(const field *f, const double at[2], double *u, double *v) {
-    field_to_lattice(f, at, u, v);
+/* Place of a target; the last ones of a row belong to the last cell. */
+static void place_of(const field *f, const double at[2], double *u, double *v) {
+    to_lattice(f, at, u, v);
     *u = fmin(*u, f->size[0] - 1e-9);
     *v = fmin(*v, f->size[1] - 1e-9);
 }
 
-bool field_in_cell(const field *f, int t, const field_cell *c) {
+static bool in_cell(const field *f, int t, const field_cell *c) {
     double u, v;
-    field_place(f, f->want[t], &u, &v);
+    place_of(f, f->want[t], &u, &v);
     return u >= c->u && u < c->u + c->side && (f->line || (v >= c->v && v < c->v + c->side));
 }
 
-int field_draw(const field *f, int stratum, const field_cell *c) {
+/* The target of a stratum (-1: any) in a cell that is no node, drawn at random; -1: none. */
+static int draw(const field *f, int stratum, const field_cell *c) {
     int best = -1;
     uint64_t least = UINT64_MAX;
     for (int t = 0; t < f->nwant; t++) {
         const uint64_t key = mix_bits((uint64_t)t);
         if (f->node_of[t] >= 0 || (stratum >= 0 && (int)f->stratum[t] != stratum) || key >= least ||
-            (c != NULL && !field_in_cell(f, t, c)))
+            (c != NULL && !in_cell(f, t, c)))
             continue;
         best = t;
         least = key;
@@ -179,10 +192,11 @@ int field_draw(const field *f, int stratum, const field_cell *c) {
     return best;
 }
 
-int field_draw_more(field *f, int tor, int stratum, int count) {
+/* More of a stratum. */
+static int draw_more(field *f, int tor, int stratum, int count) {
     int added = 0;
-    for (int t; added < count && (t = field_draw(f, stratum, NULL)) >= 0;)
-        added += field_add(f, f->want[t], NODE_CHECK, tor, t);
+    for (int t; added < count && (t = draw(f, stratum, NULL)) >= 0;)
+        added += add_node(f, f->want[t], NODE_CHECK, tor, t);
     return added;
 }
 
@@ -193,8 +207,8 @@ static void draw_checks(field *f) {
     for (bool any = true; any && left > 0;) {
         any = false;
         for (int s = 0; s < FIELD_STRATA && left > 0; s++) {
-            const int t = field_draw(f, s, NULL);
-            if (t >= 0 && field_add(f, f->want[t], NODE_CHECK, 0, t)) {
+            const int t = draw(f, s, NULL);
+            if (t >= 0 && add_node(f, f->want[t], NODE_CHECK, 0, t)) {
                 any = true;
                 left--;
             }
@@ -207,17 +221,17 @@ static void draw_checks(field *f) {
 static void add_star(field *f, const double at[2]) {
     static const double about[4][2] = {{0.5, 0.5}, {-0.5, 0.5}, {-0.5, -0.5}, {0.5, -0.5}};
     double u, v, to[2];
-    field_to_lattice(f, at, &u, &v);
+    to_lattice(f, at, &u, &v);
     if (u < 0 || u > f->size[0] || (f->line ? fabs(v) > 1 : v < 0 || v > f->size[1]))
         return;
     for (int k = 0; k < (f->line ? 2 : 4); k++) {
-        field_from_lattice(f, round(u) + about[k][0], f->line ? 0 : round(v) + about[k][1], to);
-        if (source_at(f, to, 0.25) == NULL)
-            field_add(f, to, NODE_STAR, 0, -1);
+        from_lattice(f, round(u) + about[k][0], f->line ? 0 : round(v) + about[k][1], to);
+        if (!has_source(f, to, 0.25))
+            add_node(f, to, NODE_STAR, 0, -1);
     }
-    field_from_lattice(f, u, f->line ? 0 : v, to);
-    if (source_at(f, to, 0.25) == NULL)
-        field_add(f, to, NODE_STAR, 0, -1);
+    from_lattice(f, u, f->line ? 0 : v, to);
+    if (!has_source(f, to, 0.25))
+        add_node(f, to, NODE_STAR, 0, -1);
 }
 
 /* Two targets next to a natural star are compared with: the map is roughest there. */
@@ -225,8 +239,8 @@ static void check_star(field *f, const double at[2]) {
     for (int k = 0; k < (f->line ? 1 : 2); k++) {
         double u, v, to[2], least = CHECK_FROM;
         int best = -1;
-        field_to_lattice(f, at, &u, &v);
-        field_from_lattice(f, u + (k == 0 ? CHECK_FROM : 0), v + (k == 1 ? CHECK_FROM : 0), to);
+        to_lattice(f, at, &u, &v);
+        from_lattice(f, u + (k == 0 ? CHECK_FROM : 0), v + (k == 1 ? CHECK_FROM : 0), to);
         for (int t = 0; t < f->nwant; t++) {
             const double r = hypot(f->want[t][0] - to[0], f->want[t][1] - to[1]) / f->step;
             if (f->node_of[t] < 0 && r < least) {
@@ -235,7 +249,7 @@ static void check_star(field *f, const double at[2]) {
             }
         }
         if (best >= 0)
-            field_add(f, f->want[best], NODE_CHECK, 0, best);
+            add_node(f, f->want[best], NODE_CHECK, 0, best);
     }
 }
 
@@ -249,83 +263,42 @@ static status take_stars(const sys *s, field *f) {
     return st;
 }
 
-/* The sparse rows of a lattice of which every second one both ways is computed in every exposure:
- * those about the nodes that are needed, so that what these lack follows from all sides. Rows count
- * from -1, which is one of them. */
-static void mark_sparse(unsigned char *need, int across, int down, int margin, bool line) {
-    for (int j = 0; j < down; j++)
-        for (int i = 0; i < across; i++) {
-            if (!(need[j * across + i] & NEEDED))
-                continue;
-            for (int b = 0; b < (line ? 1 : 2); b++)
-                for (int a = 0; a < 2; a++) {
-                    const int p = (i - margin) % 2 != 0 ? i : i - 1 + 2 * a,
-                              q = line || (j - margin) % 2 != 0 ? j : j - 1 + 2 * b;
-                    need[q * across + p] |= SPARSE;
-                }
-        }
-}
-
-/* Nodes of a lower level first. */
-static void sort_nodes(field *f) {
-    int to = 0;
-    for (int level = FIELD_SPARSE; level <= FIELD_WHOLE; level++)
-        for (int i = to; i < f->nnode; i++) /* stable: what is between moves up by one */
-            if (f->node[i].level == level) {
-                const field_node n = f->node[i];
-                memmove(&f->node[to + 1], &f->node[to], (size_t)(i - to) * sizeof n);
-                f->node[to++] = n;
-            }
-    for (int i = 0; i < f->nnode; i++)
-        if (f->node[i].target >= 0)
-            f->node_of[f->node[i].target] = i;
-}
-
-/* The lattice; sparse: see mark_sparse. */
-static status add_lattice(field *f, int nu, int nv, bool sparse) {
-    const int margin = REACH + (sparse ? 1 : 0);
-    const int across = nu + 1 + 2 * margin, down = f->line ? 1 : nv + 1 + 2 * margin;
-    const int above = f->line ? 0 : margin;
+status field_init(const sys *s, double step, const int *exact, int nexact, field *f) {
+    const int margin = REACH;
+    double size[2];
     unsigned char *need = NULL;
     status st;
-    TRY(ALLOC(need, (size_t)across * (size_t)down, "nodes"));
-    memset(need, 0, (size_t)across * (size_t)down);
-    mark(f, need, nu, nv > 0 ? nv : 1, margin);
-    if (sparse)
-        mark_sparse(need, across, down, margin, f->line);
-    for (int i = 0; i < across * down; i++)
-        f->capacity += need[i] != 0;
-    f->capacity = ROOM * f->capacity + 3 * f->nwant + 7 * f->nstar + 64;
-    TRY(ALLOC(f->node, (size_t)f->capacity, "nodes"));
-    for (int j = 0; j < down; j++)
-        for (int i = 0; i < across; i++) {
-            double at[2];
-            field_from_lattice(f, i - margin, j - above, at);
-            const int bits = need[j * across + i];
-            if (bits == 0 || !field_add(f, at, NODE_LATTICE, 0, -1) || !sparse || (bits & SPARSE))
-                continue;
-            const bool even = (i - margin) % 2 == 0 && (j - above) % 2 == 0;
-            f->node[f->nnode - 1].level = even && !f->line ? FIELD_HALF : FIELD_WHOLE;
-            f->node[f->nnode - 1].full = FIELD_NEVER;
-        }
-done:
-    free(need);
-    return st;
-}
-
-/* Step of a lattice that ends on the targets' extent. */
-static status place_nodes(field *f, const double size[2], double step, bool sparse,
-                          const int *exact, int nexact) {
+    *f = (field){.nwant = s->ntarget, .want = (const double(*)[2])s->targets, .step = step};
+    TRY(ALLOC(f->node_of, (size_t)f->nwant, "targets"));
+    TRY(ALLOC(f->stratum, (size_t)f->nwant, "targets"));
+    TRY(ALLOC(f->error, (size_t)f->nwant, "targets"));
+    TRY(take_stars(s, f));
+    for (int t = 0; t < f->nwant; t++)
+        f->node_of[t] = -1;
+    find_frame(f, size);
     int nu = fit_cells(size[0], step), nv = f->line ? 0 : fit_cells(size[1], step);
-    status st;
     f->step = size[0] / nu > 0 ? fmax(size[0] / nu, nv > 0 ? size[1] / nv : 0) : step;
     nu = fit_cells(size[0], f->step);
     nv = f->line ? 0 : fit_cells(size[1], f->step);
     f->size[0] = size[0] / f->step;
     f->size[1] = size[1] / f->step;
-    TRY(add_lattice(f, nu, nv, sparse));
+    const int across = nu + 1 + 2 * margin, down = nv + 1 + 2 * margin;
+    TRY(ALLOC(need, (size_t)across * (size_t)down, "nodes"));
+    memset(need, 0, (size_t)across * (size_t)down);
+    mark(f, need, nu, nv > 0 ? nv : 1, margin);
+    for (int i = 0; i < across * down; i++)
+        f->capacity += need[i];
+    f->capacity = ROOM * f->capacity + 3 * f->nwant + 7 * f->nstar + 64;
+    TRY(ALLOC(f->node, (size_t)f->capacity, "nodes"));
+    for (int j = 0; j < down; j++)
+        for (int i = 0; i < across; i++) {
+            double at[2];
+            from_lattice(f, i - margin, j - margin, at);
+            if (need[j * across + i])
+                add_node(f, at, NODE_LATTICE, 0, -1);
+        }
     for (int i = 0; i < nexact; i++)
-        field_add(f, f->want[exact[i]], NODE_TARGET, 0, exact[i]);
+        add_node(f, f->want[exact[i]], NODE_TARGET, 0, exact[i]);
     for (int i = 0; i < f->nstar; i++)
         add_star(f, f->star[i]);
     for (int t = 0; t < f->nwant; t++)
@@ -333,53 +306,9 @@ static status place_nodes(field *f, const double size[2], double step, bool spar
     draw_checks(f);
     for (int i = 0; i < f->nstar; i++)
         check_star(f, f->star[i]);
-    if (sparse)
-        sort_nodes(f);
-    f->most = field_pays(f) ? (int)(FIELD_WORTH * f->nwant) : MOST_TIMES * f->nnode;
+    f->most = field_pays(f) ? (int)(WORTH * f->nwant) : MOST_TIMES * f->nnode;
 done:
-    return st;
-}
-
-/* Targets and stars, without nodes. */
-static status begin(const sys *s, field *f, double size[2], double step) {
-    status st;
-    *f = (field){
-        .nwant = s->ntarget, .want = (const double(*)[2])s->targets, .step = step, .poor = -1};
-    TRY(ALLOC(f->node_of, (size_t)f->nwant, "targets"));
-    TRY(ALLOC(f->stratum, (size_t)f->nwant, "targets"));
-    TRY(ALLOC(f->error, (size_t)f->nwant, "targets"));
-    TRY(ALLOC(f->bound, (size_t)f->nwant, "targets"));
-    TRY(take_stars(s, f));
-    for (int t = 0; t < f->nwant; t++)
-        f->node_of[t] = -1;
-    find_frame(f, size);
-done:
-    return st;
-}
-
-status field_init(const sys *s, double step, const int *exact, int nexact, field *f) {
-    double size[2];
-    status st;
-    TRY(begin(s, f, size, step));
-    st = place_nodes(f, size, step, false, exact, nexact);
-done:
-    if (st != MOAO_OK)
-        field_free(f);
-    return st;
-}
-
-status field_init_sequence(const sys *s, const atmos *a, double tolerance, const int *exact,
-                           int nexact, field *f) {
-    const double step = field_step(s, a, tolerance);
-    double size[2];
-    bool sparse = false;
-    status st;
-    TRY(begin(s, f, size, step));
-    TRY(ALLOC(f->level, (size_t)a->nexposure, "exposures"));
-    f->nexposure = a->nexposure;
-    sparse = field_choose_levels(s, a, tolerance, step, f->line, f->level);
-    st = place_nodes(f, size, step, sparse, exact, nexact);
-done:
+    free(need);
     if (st != MOAO_OK)
         field_free(f);
     return st;
@@ -389,11 +318,9 @@ void field_free(field *f) {
     free(f->node_of);
     free(f->stratum);
     free(f->error);
-    free(f->bound);
     free(f->node);
     free(f->star);
     free(f->cell);
-    free(f->level);
     *f = (field){0};
 }
 
@@ -404,46 +331,165 @@ int field_count(const field *f, field_kind kind) {
     return n;
 }
 
-int field_everywhere(const field *f) {
-    int n = 0;
-    for (int i = 0; i < f->nnode; i++)
-        n += f->node[i].full == 0;
-    return n;
-}
-
-int field_whole(const field *f) {
-    int n = 0;
-    for (int e = 0; e < f->nexposure; e++)
-        n += f->level[e] == FIELD_WHOLE;
-    return n;
-}
-
 bool field_pays(const field *f) {
-    return f->nnode <= FIELD_WORTH * f->nwant;
+    return f->nnode <= WORTH * f->nwant;
 }
 
-bool field_exists(const field *f, int i, int tor) {
-    return f->node[i].tor <= tor && !field_has_left(f, &f->node[i], tor);
+/* --- nodes that are added */
+
+static status remember(field *f, field_cell c) {
+    if (f->ncell == f->cells) {
+        const int room = f->cells > 0 ? 2 * f->cells : 32;
+        field_cell *more = realloc(f->cell, (size_t)room * sizeof *more);
+        if (more == NULL)
+            return status_fail(MOAO_MEMORY, "no memory for %d cells of nodes", room);
+        f->cell = more;
+        f->cells = room;
+    }
+    f->cell[f->ncell++] = c;
+    return MOAO_OK;
 }
 
-bool field_computes(const field *f, int i, int tor, int exposure) {
-    const field_node *n = &f->node[i];
-    if (!field_exists(f, i, tor))
-        return false;
-    return n->full <= tor || f->nexposure == 0 || n->level <= f->level[exposure];
+/* The smallest cell about a place. */
+static field_cell cell_at(const field *f, double u, double v) {
+    double side = 1;
+    for (int i = 0; i < f->ncell; i++) {
+        const field_cell *c = &f->cell[i];
+        if (u >= c->u && u < c->u + c->side && (f->line || (v >= c->v && v < c->v + c->side)))
+            side = fmin(side, c->side / 2);
+    }
+    return (field_cell){floor(u / side) * side, f->line ? 0 : floor(v / side) * side, side};
 }
 
-bool field_is_complete(const field *f, int tor, int exposure) {
-    for (int i = 0; i < f->nnode; i++)
-        if (field_exists(f, i, tor) && !field_computes(f, i, tor, exposure))
-            return false;
-    return true;
-}
-
-bool field_computes_all(const field *f, int tor) {
+/* All targets of a cell (NULL: all) are nodes from now on. */
+static int take_targets(field *f, int tor, const field_cell *c) {
+    int added = 0;
     for (int t = 0; t < f->nwant; t++)
-        if (f->node_of[t] < 0 || f->node[f->node_of[t]].tor > tor ||
-            f->node[f->node_of[t]].full > tor)
-            return false;
-    return true;
+        if (f->node_of[t] < 0 && (c == NULL || in_cell(f, t, c)))
+            added += add_node(f, f->want[t], NODE_REFINED, tor, t);
+    return added;
+}
+
+static int count_in(const field *f, const field_cell *c) {
+    int n = 0;
+    for (int t = 0; t < f->nwant; t++)
+        n += f->node_of[t] < 0 && in_cell(f, t, c);
+    return n;
+}
+
+/* Halves a cell: nodes in its middle and in those of its sides, or its targets where they are
+ * fewer; a target of it is compared then. */
+static status halve(field *f, int tor, field_cell c, int *added) {
+    static const double middle[5][2] = {{0.5, 0.5}, {0.5, 0}, {0.5, 1}, {0, 0.5}, {1, 0.5}};
+    const int n = f->line ? 1 : 5, left = count_in(f, &c);
+    double at[2];
+    status st = remember(f, c);
+    if (st != MOAO_OK)
+        return st;
+    if (left <= n) {
+        *added += take_targets(f, tor, &c);
+        return MOAO_OK;
+    }
+    for (int k = 0; k < n; k++) {
+        from_lattice(f, c.u + middle[k][0] * c.side, f->line ? 0 : c.v + middle[k][1] * c.side, at);
+        *added += add_node(f, at, NODE_REFINED, tor, -1);
+    }
+    const int t = draw(f, -1, &c);
+    if (t >= 0 && add_node(f, f->want[t], NODE_CHECK, tor, t))
+        ++*added;
+    return MOAO_OK;
+}
+
+/* Every cell with a target that is no node, of the stratum, or whose expected error is over `most`
+ * where stratum is -1, unless it was halved since there were `before` of them. */
+static status halve_many(field *f, int tor, int stratum, double most, int before, int *added) {
+    status st = MOAO_OK;
+    for (int t = 0; t < f->nwant && st == MOAO_OK; t++) {
+        double u, v;
+        bool fresh = false;
+        if (f->node_of[t] >= 0 ||
+            (stratum >= 0 ? (int)f->stratum[t] != stratum : f->error[t] <= most))
+            continue;
+        place_of(f, f->want[t], &u, &v);
+        for (int i = before; i < f->ncell && !fresh; i++)
+            fresh = in_cell(f, t, &f->cell[i]);
+        if (!fresh)
+            st = halve(f, tor, cell_at(f, u, v), added);
+    }
+    return st;
+}
+
+/* Where so many nodes are wanted, all targets are. */
+static void give_up(field *f, int tor, int *added) {
+    if (*added > 0 && f->nnode > f->most)
+        *added += take_targets(f, tor, NULL);
+}
+
+status field_refine_expected(field *f, int tor, double tolerance, int *added) {
+    *added = 0;
+    const status st = halve_many(f, tor, -1, tolerance, f->ncell, added);
+    give_up(f, tor, added);
+    return st;
+}
+
+status field_refine(field *f, int tor, double tolerance, const field_check *check, int n,
+                    int *added) {
+    const int before = f->ncell;
+    int failed[FIELD_STRATA] = {0}, of[FIELD_STRATA] = {0};
+    status st = MOAO_OK;
+    *added = 0;
+    for (int i = 0; i < n; i++) {
+        const field_stratum s = f->stratum[f->node[check[i].node].target];
+        of[s]++;
+        failed[s] += !(check[i].error <= tolerance);
+    }
+    for (int i = 0; i < n && st == MOAO_OK; i++) {
+        field_node *p = &f->node[check[i].node];
+        double u, v;
+        if (check[i].error <= tolerance)
+            continue;
+        place_of(f, p->at, &u, &v);
+        p->kind = NODE_REFINED;
+        st = halve(f, tor, cell_at(f, u, v), added);
+    }
+    for (int s = 0; s < FIELD_STRATA && st == MOAO_OK; s++) {
+        if (failed[s] > 1 && 3 * failed[s] > of[s])
+            st = halve_many(f, tor, s, 0, before, added);
+        if (failed[s] > 0) /* one was found: are there others? */
+            *added += draw_more(f, tor, s, MORE_CHECKS);
+    }
+    give_up(f, tor, added);
+    return st;
+}
+
+void field_errors(field *f, const double *power, const field_check *check, int n) {
+    double ratio[FIELD_STRATA] = {0}, all = 0, mean = 0; /* power of a target */
+    int left = 0;
+    for (int t = 0; t < f->nwant; t++)
+        if (f->node_of[t] < 0) {
+            mean += power[t];
+            left++;
+        }
+    mean /= left > 0 ? left : 1;
+    for (int i = 0; i < n; i++) {
+        const field_stratum s = f->stratum[f->node[check[i].node].target];
+        const double r = check[i].error / fmax(check[i].power, mean);
+        ratio[s] = fmax(ratio[s], r);
+        all = fmax(all, r);
+    }
+    for (int t = 0; t < f->nwant; t++) {
+        const double r = ratio[f->stratum[t]] > 0 ? ratio[f->stratum[t]] : all;
+        f->error[t] = f->node_of[t] < 0 ? EXPECTED * r * power[t] : 0;
+    }
+}
+
+status field_again(field *f, int i, int tor, int *again) {
+    if (f->nnode == f->capacity)
+        return status_fail(MOAO_INTERNAL, "no place for another node");
+    *again = f->nnode++;
+    f->node[*again] = f->node[i];
+    f->node[*again].kind = NODE_AGAIN;
+    f->node[*again].target = -1;
+    f->node[*again].tor = tor;
+    return MOAO_OK;
 }

@@ -1,5 +1,5 @@
 /* Weights of the interpolation from nodes. */
-#include "field/field_internal.h"
+#include "field/field.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,18 +28,12 @@ typedef struct {
     int node;
 } near;
 
-bool field_from(const field *f, const field_node *n, field_sources from) {
-    return field_is_source(n) && n->tor <= from.since &&
-           (n->full <= from.tor || n->level <= from.level) && !field_has_left(f, n, from.tor);
-}
-
 /* The nearest nodes, sorted; of equal ones those that were there first. Returns how many. */
-static int find_around(const field *f, field_sources from, const double at[2], int without,
-                       near *list) {
+static int find_around(const field *f, int tor, const double at[2], int without, near *list) {
     int n = 0;
     for (int i = 0; i < f->nnode; i++) {
         const field_node *p = &f->node[i];
-        if (i == without || !field_from(f, p, from))
+        if (!field_is_source(p) || p->tor > tor || i == without)
             continue;
         const double r = hypot(p->at[0] - at[0], p->at[1] - at[1]) / f->step;
         if (n == AROUND && r >= list[n - 1].r * (1 - 1e-12))
@@ -67,12 +61,11 @@ static bool is_shadowed(const field *f, const near *all, const bool *taken, int 
 /* FIELD_NEAREST of them: the first of each sector, so that those where nodes are dense leave none
  * out on the other side, then the nearest of the rest. Sectors begin where no row of a lattice is.
  */
-static int find_nearest(const field *f, field_sources from, const double at[2], int without,
-                        near *list) {
+static int find_nearest(const field *f, int tor, const double at[2], int without, near *list) {
     near all[AROUND];
     bool taken[AROUND] = {false};
     int of[SECTORS] = {0}, n = 0;
-    const int count = find_around(f, from, at, without, all);
+    const int count = find_around(f, tor, at, without, all);
     for (int i = 0; i < count; i++) {
         const double *q = f->node[all[i].node].at;
         const double turn = atan2(q[1] - at[1], q[0] - at[0]) - atan2(f->axis[1], f->axis[0]);
@@ -139,11 +132,11 @@ static bool solve(int n, double (*x)[2], int degree, bool line, double *w, doubl
 }
 
 /* Weights of one place; returns their number. */
-static int weights_at(const field *f, field_sources from, const double at[2], int without,
-                      int *node, double *w, double *power) {
+static int weights_at(const field *f, int tor, const double at[2], int without, int *node,
+                      double *w, double *power) {
     near list[FIELD_NEAREST];
     double x[FIELD_NEAREST][2];
-    int n = find_nearest(f, from, at, without, list);
+    int n = find_nearest(f, tor, at, without, list);
     *power = 0;
     for (int i = 0; i < n; i++)
         node[i] = list[i].node;
@@ -170,12 +163,6 @@ static int weights_at(const field *f, field_sources from, const double at[2], in
 
 status field_interpolate(const field *f, int tor, int n, const double (*at)[2], const int *without,
                          field_weights *w) {
-    const field_sources all = {.tor = tor, .since = tor, .level = FIELD_WHOLE};
-    return field_interpolate_from(f, all, n, at, without, w);
-}
-
-status field_interpolate_from(const field *f, field_sources from, int n, const double (*at)[2],
-                              const int *without, field_weights *w) {
     const size_t most = (size_t)n * FIELD_NEAREST;
     status st;
     *w = (field_weights){.n = n};
@@ -188,8 +175,8 @@ status field_interpolate_from(const field *f, field_sources from, int n, const d
 #pragma omp parallel for schedule(dynamic, 16)
     for (int i = 0; i < n; i++) {
         const size_t to = (size_t)i * FIELD_NEAREST;
-        w->first[i + 1] = weights_at(f, from, at[i], without != NULL ? without[i] : -1,
-                                     w->node + to, w->w + to, &w->power[i]);
+        w->first[i + 1] = weights_at(f, tor, at[i], without != NULL ? without[i] : -1, w->node + to,
+                                     w->w + to, &w->power[i]);
     }
     for (int i = 0; i < n; i++) {
         const size_t to = (size_t)w->first[i], row = (size_t)i * FIELD_NEAREST,

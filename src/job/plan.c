@@ -41,24 +41,15 @@ static bool fp16_columns(const request *q, bool gpu) {
     return request_mixed(q, gpu) && !q->distributed;
 }
 
-/* W of targets or nodes in the whole run, and residuals. */
-static double solves_of(const request *q) {
-    return q->solves > 0 ? q->solves : (double)q->s->ntarget * q->a->ntor;
-}
-
-static double residuals_of(const request *q) {
-    return q->residuals > 0 ? q->residuals : (double)q->s->ntarget * q->a->nexposure;
-}
-
 /* Whether W in split FP16 and products in FP16 save as much time of a GPU as they must, in units of
  * an exposure of one target in double precision; their checks take MACHINE_FP16_CHECK for each
  * reconstructor, and a sample one. */
 static bool mixed_pays(const request *q, const gpu_model *g) {
-    const bool one = sys_shares(q->s); /* one W for all */
     const double m = (double)q->s->m, ntor = q->a->ntor, ne = q->a->nexposure,
-                 samples = ntor + (ne - ntor) / q->par->compute_mixed_samples;
-    const double saved = (one ? ne : residuals_of(q)) * (1 - 1.0 / gpu_model_fp16_exposure(g)) +
-                         2 * (one ? ntor : solves_of(q)) * (1 - 1.0 / gpu_model_fp16_solve(g)) -
+                 nt = sys_shares(q->s) ? 1 : q->s->ntarget, /* one W for all */
+        samples = ntor + (ne - ntor) / q->par->compute_mixed_samples;
+    const double saved = nt * ne * (1 - 1.0 / gpu_model_fp16_exposure(g)) +
+                         2 * nt * ntor * (1 - 1.0 / gpu_model_fp16_solve(g)) -
                          MACHINE_FP16_CHECK * ntor - samples;
     return saved * sys_commands(q->s) * m * m >=
            fmax(q->par->compute_auto_saves, 0) * MACHINE_EFFICIENCY * gpu_model_rate(g);
@@ -106,14 +97,6 @@ request request_init(const params *par, const sys *s, const atmos *a, const psf_
     q.toeplitz_pays = request_automatic(&q) && !plan_wants_layers(&q) && plan_toeplitz_pays(&q);
     q.image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
     return q;
-}
-
-void request_nodes(request *q, const field *f) {
-    q->want = f != NULL ? f->nwant : 0;
-    if (f == NULL)
-        return;
-    field_work(f, q->a, &q->solves, &q->residuals);
-    q->lacking = q->residuals < (double)f->nnode * q->a->nexposure;
 }
 
 bool request_own_device(const request *q, int nrank) {
@@ -245,18 +228,6 @@ static void begin(const request *q, const machine *m, plan *p) {
 
 /* --- memory of ranks that work on the same panels */
 
-/* Numbers that are kept of a target, about: of the separations' square a disc, half of it. */
-static double kept_numbers(const request *q) {
-    return (1 + q->o->nlambda) * M_PI / 8 * (double)psf_sep_count_of(q->s, q->o);
-}
-
-/* Those of all nodes under one exposure, and under those that it is completed from and these are.
- */
-static size_t nodes_bytes(const request *q) {
-    const double n = q->want > 0 ? q->s->ntarget : 0;
-    return (size_t)(n * kept_numbers(q) * sizeof(float) * (q->lacking ? 5 : 1));
-}
-
 static void add_host(plan *p, const char *name, size_t bytes) {
     const int n = p->memory[PLAN_HOST].n++;
     p->memory[PLAN_HOST].item[n].name = name;
@@ -312,8 +283,6 @@ static void count_ranks(const request *q, const machine *k, int g, int kg, plan 
     const size_t maps = kept * nt * (ne + 2) * d;
     const size_t finish =
         maps + (nt * q->image < 64 << 20 ? nt * q->image : 64 << 20); /* after the rest is freed */
-    if (q->want > 0)
-        add_host(p, "numbers of nodes", nodes_bytes(q));
     add_host(p, "results", (chunk + (size_t)kg) * q->image);
     sum_host(p);
     /* before all that D+ is made and dgemm measured; after it rank 0 holds the maps */
@@ -436,20 +405,18 @@ static void count_work(const request *q, plan *p) {
     if (o->budget)
         p->flops[STAGE_SETUP] += mirror_budget_flops(s, o, a);
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
-    const bool shares = sys_shares(s); /* one W for all targets of a chunk, one Y */
-    const double solves = shares ? ntor * p->nchunk : solves_of(q), residuals = residuals_of(q),
-                 own = shares ? ne * p->nchunk : residuals,
-                 own_covariances = p->by_layers ? ne * p->nchunk : residuals; /* of each target */
-    p->flops[STAGE_SOLVE] = solves * (2 * v * m * m * (1 + p->pair->factor->residuals) +
-                                      2 * v * of.solve * sys_fit_directions(s) * m);
-    p->flops[STAGE_EXPOSURE] = own * (v * m * m + 2 * v * v * m + of.end) +
-                               own_covariances * 2 * v * (o->phase ? points : of.exposure) * m +
+    const double nw = sys_shares(s) ? p->nchunk : nt; /* W, and Y of an exposure */
+    const double nd = p->by_layers ? p->nchunk : nt;  /* targets with covariances of their own */
+    p->flops[STAGE_SOLVE] = ntor * nw *
+                            (2 * v * m * m * (1 + p->pair->factor->residuals) +
+                             2 * v * of.solve * sys_fit_directions(s) * m);
+    p->flops[STAGE_EXPOSURE] = ne * (nw * (v * m * m + 2 * v * v * m + of.end) +
+                                     nd * 2 * v * (o->phase ? points : of.exposure) * m) +
                                (o->phase ? 0 : ne * (2 * v * t * of.truth + 2 * v * v * t));
     if (p->by_layers)
         p->flops[STAGE_EXPOSURE] += ne * p->nchunk * plan_layers_flops(q);
     if (o->budget)
-        p->flops[STAGE_EXPOSURE] +=
-            solves_of(q) * 2 * v * v * m + own_covariances * 2 * v * lag_points(q) * m;
+        p->flops[STAGE_EXPOSURE] += nt * ntor * 2 * v * v * m + nd * ne * 2 * v * lag_points(q) * m;
     const double all = q->want > 0 ? q->want : nt;
     double maps = all * (ne + 1) * (2 + o->nbox + 1) * o->nlambda * 8;
     maps += o->budget ? all * (ne + 1) * budget_count(s) * 8 : 0;
@@ -457,8 +424,8 @@ static void count_work(const request *q, plan *p) {
                     : q->par->output_psf == PSF_SHORT ? all * ne
                                                       : all;
     p->output = maps + images * o->nlambda * o->crop * o->crop * 4;
-    if (q->want > 0 && q->par->output_field)
-        p->output += nt * ne * kept_numbers(q) * 4;
+    if (q->want > 0 && q->par->output_field) /* of the separations' square a disc, half of it */
+        p->output += nt * ne * (1 + o->nlambda) * M_PI / 8 * (double)psf_sep_count_of(s, o) * 4;
 }
 
 /* Floating-point operations of the sums over pairs of a target's points: commands of each row of
@@ -548,9 +515,9 @@ static void estimate(const request *q, const machine *k, plan *p) {
     if (sys_shares(s) && o->phase)
         p->time.exposure += uneven * pair_flops(s, o) * flop;
     p->time.start = MACHINE_START + p->flops[STAGE_SETUP] * flop;
-    p->time.total = p->time.start + a->ntor * p->time.tor + solves_of(q) * p->time.solve +
-                    residuals_of(q) * p->time.exposure +
-                    a->nexposure * (p->nchunk * p->time.common + q->want * image);
+    p->time.total =
+        p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +
+        a->nexposure * (p->nchunk * p->time.common + nt * p->time.exposure + q->want * image);
 }
 
 /* Factors that are computed, in units of one for each reconstructor: a node's devices compute one
@@ -609,8 +576,6 @@ static void count_host(const request *q, const machine *k, int kg, plan *p) {
                  p->pair->factor->distributed ? "part of the factor of Cmm0, and its panels"
                                               : "factor of Cmm0, which is streamed to the GPU",
                  p->pair->factor->host(s, p, p->fits));
-    if (q->want > 0)
-        add_host(p, "numbers of nodes", nodes_bytes(q));
     add_host(p, "results", (size_t)(p->chunk + kg + PSF_SLOTS) * q->image);
     sum_host(p);
 }

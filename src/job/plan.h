@@ -5,7 +5,6 @@
 
 #include "base/machine.h"
 #include "factor/tlr_cmm.h"
-#include "field/field.h"
 #include "obsseq/layer_tables.h"
 #include "operator/operator.h"
 #include "params/params.h"
@@ -27,9 +26,6 @@ typedef struct { /* what is asked for; borrowed */
     int sample;             /* target by which what is not exact is checked */
     bool keep;              /* what images are made of is kept of every target: they are nodes, */
     int want;               /* between which so many are interpolated; 0: none */
-    double solves;          /* W and */
-    double residuals;       /* residuals of nodes in the whole run; 0: of every target */
-    bool lacking;           /* exposures lack nodes, which follow from others */
 
     /* what follows from these alone, whatever the machine and the number of targets [bytes] */
     int nlayer, nexposure; /* most of any profile, of any reconstructor */
@@ -51,8 +47,6 @@ typedef struct { /* what is asked for; borrowed */
 /* Local. Made once for any number of plans; from counts, nothing is computed. It depends on the
  * case alone, so that a resumed run chooses the same. */
 request request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o);
-/* Local. Whose targets are nodes of f, with the profiles of q; NULL: they are not. */
-void request_nodes(request *q, const field *f);
 /* Local. For GPUs of a model: what pays depends on their rates. A run that goes on keeps what it
  * began with. */
 void request_for_gpu(request *q, const gpu_model *model);

@@ -73,7 +73,7 @@ static bool is_fresh(const run *r, int e) {
     atmos_exposures_of(&r->u.a, atmos_tor_of(&r->u.a, e), &first, &end);
     for (int i = first; i < end; i++)
         for (int t = 0; t < r->u.s.ntarget; t++)
-            if (r->done[cell(r, i, t)] == RUN_DONE)
+            if (r->done[cell(r, i, t)])
                 return false;
     return true;
 }
@@ -110,7 +110,7 @@ static status one_exposure(run *r, int e, int t0, int t1, obsexposure *ex) {
     st = comm_agree(r->c, st);
     r->rep.wall[STAGE_OUTPUT] += report_now() - from;
     for (int t = b.t0; t < b.t0 + b.nt; t++)
-        r->done[cell(r, e, t)] = RUN_DONE;
+        r->done[cell(r, e, t)] = 1;
 done:
     free(b.scalars);
     free(b.images);
@@ -118,20 +118,16 @@ done:
     return st;
 }
 
-static size_t count_of(const run *r, enum run_done what) {
-    size_t n = 0;
-    for (int e = 0; e < r->u.a.nexposure; e++)
-        for (int t = 0; t < r->u.s.ntarget; t++)
-            n += r->done[cell(r, e, t)] == what;
-    return n;
+static size_t count_all(const run *r) {
+    return (size_t)r->u.a.nexposure * (size_t)r->u.s.ntarget;
 }
 
 static size_t count_done(const run *r) {
-    return count_of(r, RUN_DONE);
-}
-
-static size_t count_all(const run *r) {
-    return count_done(r) + count_of(r, RUN_PENDING);
+    size_t n = 0;
+    for (int e = 0; e < r->u.a.nexposure; e++)
+        for (int t = 0; t < r->u.s.ntarget; t++)
+            n += r->done[cell(r, e, t)];
+    return n;
 }
 
 /* Called by the watch over signals. */
@@ -363,7 +359,6 @@ static status run_stages(run *r, comm *c) {
     TRY(run_open_executor(r));
     for (int k = 0; k < r->u.a.ntor; k++)
         TRY(one_tor(r, k));
-    run_nodes_count(r);
     obsseq_close(&r->seq); /* make room for the maps */
     free(r->dplus);
     free(r->low);
@@ -448,7 +443,8 @@ status run_all(const comm *c, const cmdline *cl) {
     mirror_budget_free(&r.mirror);
     device_end(&r.start);
     free(r.done);
-    run_nodes_free(&r);
+    free(r.nodes.again);
+    free(r.nodes.error);
     accuracy_free(&r.acc);
     verify_free(&r.ver);
     setup_free(&r.u);

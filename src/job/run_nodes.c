@@ -1,7 +1,6 @@
 /* A run that computes at nodes (field/field.h): comparison with targets that are computed too,
  * nodes that are added, and the results of all targets. */
-#include "job/node_gaps.h"
-#include "job/node_values.h"
+#include "job/run_state.h"
 
 #include "base/progress.h"
 #include "base/text.h"
@@ -11,10 +10,46 @@
 #include <string.h>
 
 enum { PER_RANK = 32 }; /* targets of a rank whose results are collected at once */
+#define SUSPICIOUS 15.0 /* a node that far from its neighbours, in medians, is computed again */
 #define ROUNDING 2e-5   /* of results from what is kept, in single precision, of a node */
+
+typedef struct { /* of an exposure's nodes, on every rank */
+    size_t ns, nkept;
+    double *scalars;
+    float *kept;
+} node_values;
+
+static void values_free(node_values *v) {
+    free(v->scalars);
+    free(v->kept);
+    *v = (node_values){0};
+}
 
 static size_t quality_count(const run *r) {
     return store_scalars(r->u.o.nlambda, r->u.o.nbox, 0);
+}
+
+/* Collective. Those under reconstructor k; kept: with what images are made of. */
+static status load_values(const run *r, int k, int e, bool kept, node_values *v) {
+    const result_block b = run_block(r, e, 0, 1);
+    const size_t n = (size_t)r->u.f.nnode;
+    status st;
+    *v = (node_values){.ns = store_scalars(b.nlambda, b.nbox, b.nbudget),
+                       .nkept = kept ? psf_kept_count(r->u.ps) : 0};
+    st = ALLOC(v->scalars, n * v->ns, "results of nodes");
+    if (st == MOAO_OK)
+        st = ALLOC(v->kept, n * v->nkept, "what is kept of nodes");
+    for (int i = 0; is_root(r) && st == MOAO_OK && i < (int)n; i++)
+        if (r->u.f.node[i].tor <= k)
+            st = store_read_node(r->st, e, i, v->scalars + (size_t)i * v->ns,
+                                 kept ? v->kept + (size_t)i * v->nkept : NULL);
+    TRY(comm_agree(r->c, st));
+    comm_bcast(r->c, v->scalars, n * v->ns * sizeof *v->scalars);
+    comm_bcast(r->c, v->kept, n * v->nkept * sizeof *v->kept);
+done:
+    if (st != MOAO_OK)
+        values_free(v);
+    return st;
 }
 
 /* Rows of weights of directions from .. end. */
@@ -35,11 +70,10 @@ static status compare_exposure(run *r, int k, int e, obsexposure *ex, const fiel
     const size_t nq = quality_count(r), n = (size_t)w->n;
     const int from = w->n * r->c->rank / r->c->size, end = w->n * (r->c->rank + 1) / r->c->size;
     const result_block b = run_block(r, e, 0, 1);
-    const bool complete = field_is_complete(&r->u.f, k, e);
     node_values v = {0};
     double *all = NULL;
     status st;
-    TRY(node_values_load(r, k, e, true, &v));
+    TRY(load_values(r, k, e, true, &v));
     st = ALLOC(all, n * nq, "comparisons");
     if (st == MOAO_OK) {
         const obsseq_rows rows = rows_of(w, from, end, &v);
@@ -52,22 +86,16 @@ static status compare_exposure(run *r, int k, int e, obsexposure *ex, const fiel
     for (size_t i = 0; i < n; i++) {
         const double gap =
             obsseq_difference(&b, all + i * nq, v.scalars + (size_t)check[i].node * v.ns);
-        if (!(gap <= check[i].error)) {
-            check[i].error = gap;
-            check[i].exposure = e;
-        }
-        if (complete && !(gap <= check[i].whole))
-            check[i].whole = gap;
+        check[i].error = fmax(check[i].error, gap);
     }
 done:
-    node_values_free(&v);
+    values_free(&v);
     free(all);
     return st;
 }
 
 /* Collective. All comparisons under reconstructor k: *check, in new memory. */
-static status compare(run *r, int k, obsexposure *ex, const node_gaps *g, field_check **check,
-                      int *n) {
+static status compare(run *r, int k, obsexposure *ex, field_check **check, int *n) {
     const field *f = &r->u.f;
     double(*at)[2] = NULL;
     field_weights w = {0};
@@ -84,7 +112,6 @@ static status compare(run *r, int k, obsexposure *ex, const node_gaps *g, field_
     if (st == MOAO_OK)
         st = field_interpolate(f, k, *n, (const double(*)[2])at, NULL, &w);
     TRY(comm_agree(r->c, st));
-    node_gaps_scale(r, g, *n, (const double(*)[2])at, w.power);
     for (int i = 0; i < *n; i++)
         (*check)[i].power = w.power[i];
     atmos_exposures_of(&r->u.a, k, &first, &end);
@@ -98,6 +125,87 @@ done:
 
 /* --- nodes that do not fit their neighbours */
 
+static int compare_doubles(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Adds to gap[] what the Strehl ratios and ensquared energies of each source are off those between
+ * the others, in units of kriging's deviation; the largest difference itself to off[]. */
+static void add_gaps(const run *r, const field_weights *w, const node_values *v, double *gap,
+                     double *off) {
+    const result_block b = run_block(r, 0, 0, 1);
+    double between[512];
+    const size_t nq = quality_count(r) < 512 ? quality_count(r) : 0;
+    for (int i = 0; i < w->n; i++) {
+        memset(between, 0, sizeof between);
+        for (int j = w->first[i]; j < w->first[i + 1]; j++)
+            for (size_t q = 0; q < nq; q++)
+                between[q] += w->w[j] * v->scalars[(size_t)w->node[j] * v->ns + q];
+        const double d =
+            nq > 0 ? obsseq_difference(&b, between, v->scalars + (size_t)i * v->ns) : 0;
+        off[i] = fmax(off[i], d);
+        gap[i] = fmax(gap[i], w->power[i] > 0 ? d / w->power[i] : 0);
+    }
+}
+
+/* Weights of each node between the others. */
+static status weights_without(const field *f, int k, field_weights *w) {
+    const size_t n = (size_t)f->nnode;
+    double(*at)[2] = NULL;
+    int *self = NULL;
+    status st;
+    TRY(ALLOC(at, n, "nodes"));
+    TRY(ALLOC(self, n, "nodes"));
+    for (size_t i = 0; i < n; i++) {
+        memcpy(at[i], f->node[i].at, sizeof *at);
+        self[i] = (int)i;
+    }
+    st = field_interpolate(f, k, (int)n, (const double(*)[2])at, self, w);
+done:
+    free(at);
+    free(self);
+    return st;
+}
+
+/* Collective. The source that is farthest from its neighbours, if that is suspicious; else -1. */
+static status find_suspect(run *r, int k, int *suspect) {
+    const field *f = &r->u.f;
+    const size_t n = (size_t)f->nnode;
+    double *gap = NULL;
+    int first, end, sources = 0;
+    field_weights w = {0};
+    *suspect = -1;
+    status st = ALLOC(gap, 3 * n, "nodes");
+    TRY(comm_agree(r->c, st == MOAO_OK ? weights_without(f, k, &w) : st));
+    double *const off = gap + n, *const sorted = off + n;
+    memset(gap, 0, 2 * n * sizeof *gap);
+    atmos_exposures_of(&r->u.a, k, &first, &end);
+    for (int e = first; e < end; e++) {
+        node_values v;
+        TRY(load_values(r, k, e, false, &v));
+        add_gaps(r, &w, &v, gap, off);
+        values_free(&v);
+    }
+    int most = -1;
+    for (int i = 0; i < (int)n; i++) {
+        if (!field_is_source(&f->node[i]) || f->node[i].tor > k || r->nodes.again[i] != 0 ||
+            !field_inside(f, &f->node[i]))
+            continue;
+        sorted[sources++] = gap[i];
+        if (most < 0 || gap[i] > gap[most])
+            most = i;
+    }
+    qsort(sorted, (size_t)sources, sizeof *sorted, compare_doubles);
+    if (most >= 0 && gap[most] > SUSPICIOUS * sorted[sources / 2] &&
+        off[most] > r->u.par->targets_tolerance)
+        *suspect = most;
+done:
+    field_weights_free(&w);
+    free(gap);
+    return st;
+}
+
 /* Collective. A node that was computed twice: the same results, or something has erred. */
 static status judge_again(run *r, int k, int node, int again) {
     int first, end;
@@ -106,13 +214,11 @@ static status judge_again(run *r, int k, int node, int again) {
     for (int e = first; e < end; e++) {
         const result_block b = run_block(r, e, 0, 1);
         node_values v;
-        if (!field_computes(&r->u.f, node, k, e))
-            continue;
-        TRY(node_values_load(r, k, e, false, &v));
+        TRY(load_values(r, k, e, false, &v));
         const double gap = obsseq_difference(&b, v.scalars + (size_t)node * v.ns,
                                              v.scalars + (size_t)again * v.ns);
         const double *at = r->u.f.node[node].at;
-        node_values_free(&v);
+        values_free(&v);
         if (!(gap <= r->u.par->targets_tolerance))
             TRY(status_fail(
                 MOAO_NUMERIC,
@@ -129,28 +235,29 @@ done:
 
 /* --- the loop of a reconstructor */
 
-/* Collective. Nodes were added, or are computed in more exposures: what is done of all is known on
- * every rank. */
-static void take_new(run *r) {
-    node_values_forget(r);
+/* Collective. Nodes from `before` on are new: what is done of them is known on every rank. */
+static status take_new(run *r, int before) {
     setup_more_nodes(&r->u);
-    run_find_done(r);
-    comm_bcast(r->c, r->done, (size_t)r->u.a.nexposure * (size_t)r->stride);
+    for (int e = 0; e < r->u.a.nexposure; e++)
+        for (int i = before; is_root(r) && i < r->u.f.nnode; i++)
+            r->done[cell(r, e, i)] = store_node_done(r->st, e, i);
+    for (int e = 0; e < r->u.a.nexposure; e++)
+        comm_bcast(r->c, r->done + cell(r, e, before), (size_t)(r->u.f.nnode - before));
+    return MOAO_OK;
 }
 
-void run_find_done(run *r) {
-    for (int e = 0; e < r->u.a.nexposure; e++)
-        for (int i = 0; is_root(r) && i < r->u.s.ntarget; i++)
-            r->done[cell(r, e, i)] = !r->u.sampled ? store_done(r->st, e, i)
-                                     : !field_computes(&r->u.f, i, atmos_tor_of(&r->u.a, e), e)
-                                         ? RUN_SKIPPED
-                                         : store_node_done(r->st, e, i);
+/* Whether a node of reconstructor k computes every target: nothing is interpolated. */
+static bool computes_all(const field *f, int k) {
+    for (int t = 0; t < f->nwant; t++)
+        if (f->node_of[t] < 0 || f->node[f->node_of[t]].tor > k)
+            return false;
+    return true;
 }
 
 /* Of several reconstructors the fewest comparisons and the largest difference are reported. */
 static void keep_found(run *r, int k, const field_check *check, int n, double largest) {
     field_report *s = &r->nodes.report;
-    const bool all = field_computes_all(&r->u.f, k);
+    const bool all = computes_all(&r->u.f, k);
     s->nodes = r->u.f.nnode;
     if (!all) {
         s->checked = s->checked > 0 && s->checked < n ? s->checked : n;
@@ -178,14 +285,12 @@ static void keep_found(run *r, int k, const field_check *check, int n, double la
 }
 
 /* Expected errors of all targets; nodes where they are over the tolerance. */
-static status expect_errors(run *r, int k, const node_gaps *g, const field_check *check, int n,
-                            int *added) {
+static status expect_errors(run *r, int k, const field_check *check, int n, int *added) {
     field *f = &r->u.f;
     field_weights w;
     status st = field_interpolate(f, k, f->nwant, f->want, NULL, &w);
     if (st == MOAO_OK) {
-        node_gaps_scale(r, g, f->nwant, f->want, w.power);
-        field_errors(f, k, w.power, check, n);
+        field_errors(f, w.power, check, n);
         st = field_refine_expected(f, k, r->u.par->targets_tolerance, added);
     }
     field_weights_free(&w);
@@ -196,7 +301,7 @@ static status expect_errors(run *r, int k, const node_gaps *g, const field_check
 
 /* Collective. The node that is suspicious is computed again, or was, once under a reconstructor;
  * *more: nodes were added. */
-static status check_sources(run *r, int k, const node_gaps *g, bool *more) {
+static status check_sources(run *r, int k, bool *more) {
     run_nodes *s = &r->nodes;
     const int before = r->u.f.nnode;
     int suspect, again;
@@ -207,7 +312,7 @@ static status check_sources(run *r, int k, const node_gaps *g, bool *more) {
         s->pending = -1;
         s->judged = k + 1;
     } else if (s->judged < k + 1) {
-        suspect = node_gaps_suspect(r, g);
+        TRY(find_suspect(r, k, &suspect));
         if (suspect < 0)
             goto done;
         if (is_root(r))
@@ -220,7 +325,7 @@ static status check_sources(run *r, int k, const node_gaps *g, bool *more) {
         s->pending = suspect;
     }
     *more = r->u.f.nnode > before;
-    take_new(r);
+    st = take_new(r, before);
 done:
     return st;
 }
@@ -229,41 +334,32 @@ status run_nodes_check(run *r, int k, obsexposure *ex, bool *more) {
     const double tolerance = r->u.par->targets_tolerance, from = report_now();
     const int before = r->u.f.nnode;
     field_check *check = NULL;
-    node_gaps g = {0};
     int n, added = 0;
     double largest = 0;
     status st;
     report_phase("nodes: comparison");
-    TRY(node_gaps_find(r, k, &g));
-    TRY(check_sources(r, k, &g, more));
+    TRY(check_sources(r, k, more));
     if (*more)
         goto done;
-    if (field_computes_all(&r->u.f, k)) { /* nothing is interpolated */
-        keep_found(r, k, NULL, 0, 0);
-        goto done;
-    }
-    TRY(compare(r, k, ex, &g, &check, &n));
+    TRY(compare(r, k, ex, &check, &n));
     for (int i = 0; i < n; i++)
         largest = fmax(largest, check[i].error);
     r->nodes.report.found = fmax(r->nodes.report.found, largest);
     TRY(comm_agree(r->c, field_refine(&r->u.f, k, tolerance, check, n, &added)));
     if (added == 0)
-        TRY(comm_agree(r->c, expect_errors(r, k, &g, check, n, &added)));
+        TRY(comm_agree(r->c, expect_errors(r, k, check, n, &added)));
     if (added > 0 && is_root(r))
         progress_note("%d target%s compared, up to %.1e off (targets.tolerance %.1e): %d node%s "
                       "added",
                       n, text_plural(n), largest, tolerance, r->u.f.nnode - before,
                       text_plural(r->u.f.nnode - before));
-    if (added > 0 && is_root(r) && field_computes_all(&r->u.f, k))
-        progress_note("more nodes would save nothing: all %d targets are computed", r->u.f.nwant);
     r->nodes.report.added += r->u.f.nnode - before;
-    if (added > 0)
-        take_new(r);
+    if (r->u.f.nnode > before)
+        TRY(take_new(r, before));
     if (added == 0)
         keep_found(r, k, check, n, largest);
     *more = added > 0;
 done:
-    node_gaps_free(&g);
     free(check);
     r->rep.wall[STAGE_PSF] += report_now() - from;
     return st;
@@ -307,10 +403,8 @@ static status finish_block(const run *r, const field_weights *w, const node_valu
         memcpy(out, quality + (size_t)i * nq, nq * sizeof *out);
         if (w->first[t + 1] != w->first[t] + 1)
             continue;
-        const int node = w->node[w->first[t]];
-        if (!field_computes(&r->u.f, node, atmos_tor_of(&r->u.a, b->exposure), b->exposure))
-            continue;
-        const double gap = obsseq_difference(b, out, v->scalars + (size_t)node * ns);
+        const double gap =
+            obsseq_difference(b, out, v->scalars + (size_t)w->node[w->first[t]] * ns);
         if (!(gap <= ROUNDING))
             return status_fail(MOAO_NUMERIC,
                                "exposure %d, target %d: a Strehl ratio or ensquared energy from "
@@ -383,29 +477,6 @@ done:
     return st;
 }
 
-/* Rank 0. For field.fits: nodes that an exposure lacks, in runs of numbers that follow each other.
- */
-static status put_completed(const run *r, int k, int e, const node_values *v) {
-    const field *f = &r->u.f;
-    status st = MOAO_OK;
-    for (int i = 0, end; i < f->nnode && st == MOAO_OK; i = end) {
-        for (end = i; end < f->nnode && f->node[end].tor <= k && !field_computes(f, end, k, e) &&
-                      !store_node_done(r->st, e, end);)
-            end++;
-        if (end == i) {
-            end++;
-            continue;
-        }
-        result_block b = run_block(r, e, i, end - i);
-        b.scalars = v->scalars + (size_t)i * v->ns;
-        b.kept = v->kept + (size_t)i * v->nkept;
-        b.nkept = v->nkept;
-        b.mixed = r->acc.factors || (r->acc.exposures && r->acc.state[e] == ACCURACY_APPROXIMATE);
-        st = store_put(r->st, &b);
-    }
-    return st;
-}
-
 /* Collective. Whether rank 0 lacks the results of one of these targets. */
 static bool lacks(const run *r, int e, int t0, int t1) {
     int any = 0;
@@ -430,40 +501,17 @@ status run_nodes_fill(run *r, int k, obsexposure *ex) {
         if (is_root(r))
             progress_step("exposure %d/%d: %d targets from %d nodes", e + 1, r->u.a.nexposure, nt,
                           r->u.f.nnode);
-        st = node_values_load(r, k, e, true, &v);
-        if (st == MOAO_OK && r->u.par->output_field)
-            st = comm_agree(r->c, is_root(r) ? put_completed(r, k, e, &v) : MOAO_OK);
+        st = load_values(r, k, e, true, &v);
         for (int t = 0; t < nt && st == MOAO_OK; t += step) {
             const int n = t + step < nt ? step : nt - t;
             if (lacks(r, e, t, t + n))
                 st = fill_block(r, e, t, n, &ex[e], &w, &v);
         }
-        node_values_free(&v);
+        values_free(&v);
     }
     field_weights_free(&w);
     r->rep.wall[STAGE_PSF] += report_now() - from;
     return st;
-}
-
-void run_nodes_free(run *r) {
-    node_values_forget(r);
-    free(r->nodes.again);
-    free(r->nodes.error);
-}
-
-void run_nodes_count(run *r) {
-    node_values_forget(r);
-    for (int k = 0; r->u.sampled && k < r->u.a.ntor; k++) {
-        int first, end;
-        atmos_exposures_of(&r->u.a, k, &first, &end);
-        for (int i = 0; i < r->u.f.nnode; i++) {
-            int of = 0;
-            for (int e = first; e < end; e++)
-                of += r->done[cell(r, e, i)] == RUN_DONE;
-            r->rep.node_residuals += of;
-            r->rep.node_solves += of > 0;
-        }
-    }
 }
 
 status run_nodes_init(run *r) {

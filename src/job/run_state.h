@@ -12,25 +12,12 @@
 #include "store/store.h"
 #include "tor/command.h"
 
-/* RUN_SKIPPED: a node that is not computed in an exposure (field_computes) */
-enum run_done { RUN_PENDING, RUN_DONE, RUN_SKIPPED };
-
-typedef struct { /* of all nodes under an exposure, on every rank (node_values.h) */
-    size_t ns, nkept;
-    double *scalars; /* [nnode][ns] */
-    float *kept;     /* [nnode][nkept] */
-} node_values;
-
 typedef struct { /* of a run at nodes (run_nodes.c) */
     field_report report;
     double *error; /* [targets] expected, the largest of the reconstructors */
     int *again;    /* [capacity] the node that computes a suspicious one again, 0: none */
     int pending;   /* such a one that is not judged yet, -1: none */
     int judged;    /* reconstructors of which one was */
-    struct {       /* exposures from which others are completed, since nodes were last added */
-        int exposure;
-        node_values v;
-    } base[FIELD_BASES];
 } run_nodes;
 
 typedef struct {
@@ -52,7 +39,7 @@ typedef struct {
     double *low;          /* Z and M Z of low orders, or NULL (tor/low_orders.h) */
     double *inverse;      /* H of D+ = H D' (tor/command.h), v x v; NULL: D+ is applied as it is */
     mirror_budget mirror; /* where an error budget is wanted */
-    unsigned char *done;  /* [nexposure][stride], of targets or nodes: run_done */
+    unsigned char *done;  /* [nexposure][stride], of targets or nodes */
     int stride;           /* targets, or nodes at most */
     run_nodes nodes;
     bool finished; /* the directory holds the results already */
@@ -81,14 +68,8 @@ status run_open_executor(run *r);
  * k are computed; *more: nodes were added, and want to be. fill: collective, the results of all
  * targets. ex: exposures, by their numbers. */
 status run_nodes_init(run *r);
-void run_nodes_free(run *r);
-/* Rank 0. r->done, of targets or nodes, from the store. */
-void run_find_done(run *r);
 status run_nodes_check(run *r, int k, obsexposure *ex, bool *more);
 status run_nodes_fill(run *r, int k, obsexposure *ex);
-/* Local. At the end: W and residuals that were computed, for the report, also before a run went
- * on. */
-void run_nodes_count(run *r);
 
 /* Results of an exposure for nt targets from t0 on, without their arrays and images. */
 static inline result_block run_block(const run *r, int exposure, int t0, int nt) {

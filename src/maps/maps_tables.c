@@ -131,12 +131,10 @@ static void sampled_columns(fitsout_column columns[2]) {
     columns[1] = (fitsout_column){"SAMPERR", "1D", "", "error expected of Strehl and EE by that"};
 }
 
-/* A target that became a node under a later reconstructor was interpolated before; one that is not
- * computed in every exposure is in the others. */
+/* A target that became a node under a later reconstructor was interpolated before. */
 static void sampled_cells(fitsout *o, const maps_data *m, int col, int t) {
     const maps_sampling *s = m->sampling;
-    const field_node *n = s->node_of[t] >= 0 ? &s->f->node[s->node_of[t]] : NULL;
-    const bool node = n != NULL && n->tor == 0 && n->full == 0;
+    const bool node = s->node_of[t] >= 0 && s->f->node[s->node_of[t]].tor == 0;
     fitsout_cell_text(o, col, t + 1, node ? "node" : "interpolated");
     fitsout_cells_double(o, col + 1, t + 1, 1, 1, &s->error[t]);
 }

@@ -103,7 +103,6 @@ class Nodes(unittest.TestCase):
         self.assertEqual((head["SAMPLING"], head["SAMPTOL"], told["nodes"]), ("nodes", 1e-3, head["NNODE"]))
         self.assertEqual(told["targets_compared"], head["NCHECK"])
         self.assertLess(head["SAMPDIFF"], 1e-3)
-        self.assertLess(told["residuals"], 2 * told["nodes"])  # of two exposures
         said = self.nodes.process.stderr + self.nodes.process.stdout
         self.assertIn(f"361 targets from {head['NNODE']} nodes", said)
         self.assertIn("at most %.2g %% of the others are over it, at 95 %% confidence" % (100 * head["SAMPREST"]), said)
@@ -202,7 +201,7 @@ class Nodes(unittest.TestCase):
         nbudget, nkept = struct.unpack_from("<i", data, 44)[0], struct.unpack_from("<i", data, 52)[0]
         self.assertEqual((nl, nb), (2, 1))
         ns, table, scalars = nl * (3 + nb) + nbudget, 80, 80 + 4 * nt
-        node = 12  # in the middle of the 25 lattice nodes of every exposure
+        node = 27  # in the fourth row of eight, inside the field
         kept = scalars + 8 * ns * nt + 4 * nkept * node
         numbers = np.frombuffer(bytes(data[kept:kept + 4 * nkept]), "<f4") * np.float32(1.05)
         data[kept:kept + 4 * nkept] = numbers.tobytes()
