@@ -47,26 +47,18 @@ size_t launch_memory(void) {
 }
 
 void launch_init(int *argc, char ***argv) {
-    /* Open MPI's; and of the machine alone hwloc's part for Linux and its processors: devices of
-     * other kinds, which hwloc asks their drivers for, cost 0.6 s on a node with GPUs */
-    static const char *const alone[][2] = {
-        {"OMPI_MCA_ess_singleton_isolated", "1"},
-        {"OMPI_MCA_pml", "ob1"},
-        {"OMPI_MCA_btl", "self"},
-        {"HWLOC_COMPONENTS", "-pci,-linuxio,-opencl,-cuda,-nvml,-gl,-rsmi,-levelzero"}};
-    enum { OF_MPI = 3, ALONE = sizeof alone / sizeof *alone };
-    bool own[ALONE] = {false};
+    static const char *const alone[][2] = {{"OMPI_MCA_ess_singleton_isolated", "1"},
+                                           {"OMPI_MCA_pml", "ob1"},
+                                           {"OMPI_MCA_btl", "self"}};
+    enum { ALONE = sizeof alone / sizeof *alone };
     is_alone = !is_launched();
-    for (int i = 0; i < OF_MPI; i++)
+    for (int i = 0; i < ALONE; i++)
         is_alone = is_alone && getenv(alone[i][0]) == NULL;
-    for (int i = 0; i < ALONE && is_alone; i++) {
-        own[i] = getenv(alone[i][0]) == NULL;
-        setenv(alone[i][0], alone[i][1], 0);
-    }
+    for (int i = 0; i < ALONE && is_alone; i++)
+        setenv(alone[i][0], alone[i][1], 1);
     MPI_Init(argc, argv);
-    for (int i = 0; i < ALONE; i++) /* of this process alone, not of what it starts */
-        if (own[i])
-            unsetenv(alone[i][0]);
+    for (int i = 0; i < ALONE && is_alone; i++) /* of this process alone, not of what it starts */
+        unsetenv(alone[i][0]);
 }
 
 /* Whether a program is on the PATH. */

@@ -145,20 +145,6 @@ class Launch(unittest.TestCase):
         if re.search(r"Open MPI v?4\.", self.call("--version")[1]):
             self.assertEqual(self.children(OMPI_MCA_ess_singleton_isolated="0"), {"orted"})
 
-    def test_devices_are_not_asked(self):
-        """Of a process that nothing has launched MPI asks no driver of a GPU what it has, unless the user or a launcher says otherwise."""
-
-        def enabled(**env):
-            words = self.call("check", self.case, env=dict(env, HWLOC_COMPONENTS_VERBOSE="1"))[1]
-            self.assertIn("hwloc: Enabling discovery component `linux'", words)
-            return set(re.findall("hwloc: Enabling discovery component `([^']*)'", words)) - {"linux", "x86", "no_os"}
-
-        self.assertEqual(enabled(), set())
-        usual = enabled(HWLOC_COMPONENTS="-levelzero")
-        if usual:
-            self.assertEqual(enabled(OMPI_MCA_pml="ob1"), usual)
-        self.assertNotIn("pci", enabled(HWLOC_COMPONENTS="-pci"))
-
     def test_quota(self):
         """A control group with the time of one core: one thread, whatever the number of cores."""
         for top, limit in (("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"), ("/sys/fs/cgroup", "cpu.max")):
