@@ -122,20 +122,21 @@ template <class T> struct Panel {
     T *p;
     int64_t ld;
 };
-template <class T>
+/* VECTORS: only what is below the diagonal, the reflectors; what lies above is not read. */
+template <bool VECTORS = false, class T>
 __device__ inline void panel_copy(const T *a, int64_t lda, T *b, int64_t ldb, int m, int nb,
                                   const Block &g) {
     for (int j = g.warp; j < nb; j += g.warps)
 #pragma unroll 4
-        for (int i = g.lane; i < m; i += 32)
+        for (int i = (VECTORS ? j + 1 : 0) + g.lane; i < m; i += 32)
             b[i + j * ldb] = a[i + j * lda];
 }
-template <class T>
+template <bool VECTORS = false, class T>
 __device__ inline Panel<T> panel_in(T *P, int64_t ld, int m, int nb, const Block &g) {
     if (g.panel == nullptr || m > g.rows)
         return Panel<T>{P, ld};
     const Panel<T> s = {(T *)g.panel, conflict_free(m)};
-    panel_copy<T>(P, ld, s.p, s.ld, m, nb, g);
+    panel_copy<VECTORS>(P, ld, s.p, s.ld, m, nb, g);
     __syncthreads();
     return s;
 }
@@ -143,7 +144,7 @@ template <class T>
 __device__ inline void panel_out(const Panel<T> &s, T *P, int64_t ld, int m, int nb,
                                  const Block &g) {
     if (s.p != P)
-        panel_copy<T>(s.p, s.ld, P, ld, m, nb, g);
+        panel_copy(s.p, s.ld, P, ld, m, nb, g);
 }
 
 /* A = Q R in place, LAPACK's layout; tau has min(m, n) entries. */
@@ -169,7 +170,7 @@ __device__ __noinline__ void block_multiply(const T *A, int64_t ld, int m, int k
     const int panels = (k + NB - 1) / NB;
     for (int q = 0; q < panels; q++) {
         const int j = NB * (TRANS ? q : panels - 1 - q), nb = k - j < NB ? k - j : NB;
-        const Panel<T> s = panel_in((T *)A + j + j * ld, ld, m - j, nb, g);
+        const Panel<T> s = panel_in<true>((T *)A + j + j * ld, ld, m - j, nb, g);
         panel_again(s.p, s.ld, m - j, nb, tau + j, g);
         block_apply<T, TRANS, ROWS>(s.p, s.ld, m - j, nb, &element<ROWS>(C, ldc, j, 0), ldc, nc, g);
         __syncthreads();
