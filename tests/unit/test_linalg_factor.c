@@ -9,8 +9,9 @@ static const backend_op ops[] = {BACKEND_POTRF, BACKEND_TRTRI, BACKEND_LAUUM, BA
                                  BACKEND_POTI,  BACKEND_POTRS, BACKEND_POSV};
 
 /* How hard the matrix is: random and dominated by its diagonal; scaled on both sides over 16 orders
- * of magnitude; a Gaussian covariance, condition number 1e8 (D) or 1e3 (S). */
-typedef enum { EASY, SCALED, COVARIANCE } kind;
+ * of magnitude; a Gaussian covariance, condition number 1e8 (D) or 1e3 (S); all of it so small, or
+ * so large, that squares of its entries leave the range of numbers. */
+typedef enum { EASY, SCALED, COVARIANCE, TINY, ENORMOUS } kind;
 
 typedef struct {
     which op;
@@ -66,8 +67,12 @@ static double entry(const job *p, int64_t i, int64_t j) {
     const double far = (double)((i - j) * (i - j));
     if (p->how == COVARIANCE)
         return exp(-far / 800) + (i == j ? (p->t == BACKEND_D ? 5e-7 : 0.05) : 0);
-    const double scale =
-        p->how == SCALED ? pow(10, 8 * sin(3.0 * (double)i) + 8 * sin(3.0 * (double)j)) : 1;
+    const int far_from_1 = p->t == BACKEND_D ? 800 : 80;
+    const double scale = p->how == SCALED
+                             ? pow(10, 8 * sin(3.0 * (double)i) + 8 * sin(3.0 * (double)j))
+                         : p->how == TINY     ? ldexp(1, -far_from_1)
+                         : p->how == ENORMOUS ? ldexp(1, far_from_1)
+                                              : 1;
     return scale * (i == j ? 2 + 0.5 * lin_random() : lin_random() / (double)p->n);
 }
 
@@ -253,6 +258,10 @@ static void test_larger(void **state) {
 
 static void test_hard(void **state) {
     (void)state;
+    for (int v = 0; v < 8; v++)
+        for (int64_t n = 7; n < 200; n = 11 * n + 53) /* one tile, some */
+            check((job){POTRF, v & 1 ? BACKEND_S : BACKEND_D, "LU"[v >> 1 & 1], 'N', n, 1,
+                        v & 4 ? TINY : ENORMOUS});
     if (small())
         skip();
     all(100, SCALED);

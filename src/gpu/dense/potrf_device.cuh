@@ -264,10 +264,11 @@ template <class T> struct pivot {
         g = gpu_fma(e, e, e);
         root = gpu_fma(y * r, gpu_fma(T(0.375), r, T(0.5)), y);
     }
-    /* a - s / d with the fewest dependent operations: on the way to the next pivot */
-    __device__ T reduce(T a, T s) const {
-        const T su = s * u;
-        return gpu_fma(-su, g, a - su);
+    /* a - x^2 / d with the fewest dependent operations: on the way to the next pivot. x^2 by itself
+     * would leave the range of numbers when the matrix is far from 1. */
+    __device__ T reduce(T a, T x) const {
+        const T xu = x * u;
+        return gpu_fma(-xu * x, g, gpu_fma(-xu, x, a));
     }
     __device__ T inverse() const {
         return gpu_fma(u, g, u);
@@ -303,7 +304,7 @@ template <class T> __device__ front_row<T> eliminate(const T *block, int own, fr
         const T z = p.x[k], w = d.inverse();
         p.x[k] = (own == k ? a[k][k] : z) * d.root;
         if (k + 1 < FRONT) /* the next pivot, in the shortest way */
-            a[k + 1][k + 1] = d.reduce(a[k + 1][k + 1], a[k + 1][k] * a[k + 1][k]);
+            a[k + 1][k + 1] = d.reduce(a[k + 1][k + 1], a[k + 1][k]);
 #pragma unroll
         for (int i = k + 1; i < FRONT; i++) {
             m[i] = a[i][k] * w;
