@@ -134,7 +134,7 @@ static void test_sketched(void **state) {
  * compressed, which cuts the ranks that have added up; A - A is nothing. */
 static void test_sums(void **state) {
     (void)state;
-    const int64_t n = small() ? 300 : 700;
+    const int64_t n = small() ? 500 : 700;
     double *x = square_points(n);
     hier_source s[2];
     format *f[2], *c;
