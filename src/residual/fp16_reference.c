@@ -22,7 +22,7 @@
 #define SETTLED 5e-7
 #define STEPS 4
 #define STEPS_DOUBLE 8 /* of a compressed factor, whose tolerance may be loose */
-#define GROUPS 8       /* of columns at which R is looked at after a step, */
+#define GROUPS 8       /* of columns of which R is computed after a step, */
 #define GROUP 8        /* and columns of each */
 
 /* |R|^2 and |B0|^2 of columns j .. j + n, added to sum; keep: R into b32. Waits. */

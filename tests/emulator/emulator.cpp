@@ -223,7 +223,8 @@ void run_block(size_t shared, size_t allowed) {
             report_hang();
     }
     if (shared > allowed || (allowed <= SHARED_DEFAULT && shared + in_variables > SHARED_DEFAULT))
-        fail("a launch with %zu bytes of shared memory beside %zu of its variables, which was not "
+        fail("a launch with %zu bytes of shared memory in addition to %zu of its variables, which "
+             "was not "
              "allowed",
              shared, in_variables);
     for (size_t i = shared; i < shared + SHARED_WATCHED; i++)

@@ -1,6 +1,6 @@
 /* The emulator as a plugin of the program: batched products, the low-rank routines and others of
  * src/gpu under the name "gpu", on the CPU's memory. The CPU's dense operations and those of FP16
- * numbers serve beside them; others are missing. */
+ * numbers serve with them; others are missing. */
 #include "gpu/batch/batch_gpu.h"
 #include "gpu/core/capability.h"
 #include "gpu/core/common.cuh"

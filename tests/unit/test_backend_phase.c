@@ -375,12 +375,22 @@ static void check_single(const mirror *f) {
     free(got);
 }
 
+/* Sums of a mirror on the device against the host's, to 1e-12 of the largest, which is returned. */
+static double check_sums(const mirror *f, const double *got, const char *what, int number) {
+    double most = 0;
+    for (size_t i = 0; i < f->nsep; i++)
+        most = fmax(most, fabs(f->sum[i]));
+    for (size_t i = 0; i < f->nsep; i++)
+        if (!(fabs(got[i] - f->sum[i]) <= 1e-12 * most))
+            fail_msg("%s %d, place %zu: %.17g, expected %.17g", what, number, i, got[i], f->sum[i]);
+    return most;
+}
+
 /* Sums over pairs, single pairs, and the images of both are the stage's. */
 static void check_pairs(int nssp, double obs, double coupling, int k, psf_average_kind average,
                         int all_pairs) {
     const backend_psf *imager = psf_backend(be);
     mirror f;
-    double most = 0;
     mirror_open(nssp, obs, coupling, k, average, all_pairs, &f);
     mirror_fill(&f);
     const int64_t ld = (int64_t)f.ld;
@@ -388,11 +398,7 @@ static void check_pairs(int nssp, double obs, double coupling, int k, psf_averag
     case_ok(imager->pairs(f.b, f.dc, ld, f.dct, ld, f.dsum, f.npair > 0 ? f.dpair : NULL));
     case_ok(be->sync(ctx));
     move(got, f.dsum, f.nsep * sizeof *got);
-    for (size_t i = 0; i < f.nsep; i++)
-        most = fmax(most, fabs(f.sum[i]));
-    for (size_t i = 0; i < f.nsep; i++)
-        if (!(fabs(got[i] - f.sum[i]) <= 1e-12 * most))
-            fail_msg("nssp %d, place %zu: %.17g, expected %.17g", nssp, i, got[i], f.sum[i]);
+    check_sums(&f, got, "nssp", nssp);
     check_results(&f, false);
     const double mean = f.gain;
     if (f.npair > 0) {
@@ -424,7 +430,6 @@ static void test_mirrors(void **state) {
     double *pairs = calloc(f.npair + 1, sizeof *pairs), before = 0;
     mirror_fill(&f);
     for (int i = 0; i < 3; i++) {
-        double most = 0;
         psf_aim(f.p, dir[i]);
         memset(f.sum, 0, f.nsep * sizeof *f.sum);
         memset(pairs, 0, (f.npair + 1) * sizeof *pairs);
@@ -438,11 +443,7 @@ static void test_mirrors(void **state) {
         case_ok(imager->pairs(f.b, f.dc, (int64_t)f.ld, f.dct, (int64_t)f.ld, f.dsum, f.dpair));
         case_ok(be->sync(ctx));
         move(got, f.dsum, f.nsep * sizeof *got);
-        for (size_t k = 0; k < f.nsep; k++)
-            most = fmax(most, fabs(f.sum[k]));
-        for (size_t k = 0; k < f.nsep; k++)
-            if (!(fabs(got[k] - f.sum[k]) <= 1e-12 * most))
-                fail_msg("direction %d, place %zu: %.17g, expected %.17g", i, k, got[k], f.sum[k]);
+        const double most = check_sums(&f, got, "direction", i);
         check_single(&f);
         check_results(&f, true);
         assert_true(most != before);

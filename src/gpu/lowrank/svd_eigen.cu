@@ -459,6 +459,15 @@ Mat<double> transposed(Mat<double> m) {
     return m;
 }
 
+/* Matrices of the workspace that begin at a place of each slot. */
+Mat<double> place(const EigenArgs &a, size_t at, int ld) {
+    Mat<double> m = {};
+    m.base = (double *)(a.w.work + at);
+    m.stride = (int64_t)(a.w.p.slot / sizeof(double));
+    m.ld = ld;
+    return m;
+}
+
 template <class P> status reduce(const EigenArgs &a, cudaStream_t s) {
     return batch::launch(eigen_reduce_kernel<P>, dim3((unsigned)a.w.count), P::THREADS,
                          sizeof(double) * P::DOUBLES, s, a);
@@ -469,14 +478,8 @@ status eigen_start(const EigenArgs &a, int r, cudaStream_t s) {
     const int n = a.w.p.cols;
     const WidePlan &p = a.w.p;
     const dim3 grid((unsigned)a.w.count);
-    const auto place = [&](size_t at, int ld) {
-        Mat<double> m = {};
-        m.base = (double *)(a.w.work + at), m.stride = (int64_t)(p.slot / sizeof(double));
-        m.ld = ld;
-        return m;
-    };
-    const Mat<double> B = a.turned ? transposed(a.w.a.A) : a.w.a.A, L = place(p.l, p.ldc),
-                      J = place(p.j, p.ldc), Z = place(a.z, p.ldc), X = place(0, p.ldx);
+    const Mat<double> B = a.turned ? transposed(a.w.a.A) : a.w.a.A, L = place(a, p.l, p.ldc),
+                      J = place(a, p.j, p.ldc), Z = place(a, a.z, p.ldc), X = place(a, 0, p.ldx);
     GPU_TRY(batch::launch(eigen_begin_kernel, grid, EIGEN_THREADS, 0, s, a));
     GPU_TRY(eigen_product(a, transposed(B), B, L, n, n, r, true, a.skip, s));
     GPU_TRY(batch::launch(eigen_screen_kernel, grid, EIGEN_THREADS, EIGEN_SCREEN, s, a));
@@ -503,14 +506,8 @@ status eigen_finish(const EigenArgs &a, int r, cudaStream_t s) {
     const int n = a.w.p.cols;
     const WidePlan &p = a.w.p;
     const dim3 grid((unsigned)a.w.count);
-    const auto place = [&](size_t at, int ld) {
-        Mat<double> m = {};
-        m.base = (double *)(a.w.work + at), m.stride = (int64_t)(p.slot / sizeof(double));
-        m.ld = ld;
-        return m;
-    };
-    const Mat<double> B = a.turned ? transposed(a.w.a.A) : a.w.a.A, W = place(p.w, p.ldx),
-                      L = place(p.l, p.ldc), J = place(p.j, p.ldc), Z = place(a.z, p.ldc);
+    const Mat<double> B = a.turned ? transposed(a.w.a.A) : a.w.a.A, W = place(a, p.w, p.ldx),
+                      L = place(a, p.l, p.ldc), J = place(a, p.j, p.ldc), Z = place(a, a.z, p.ldc);
     GPU_TRY(launch_rotations(a.w, s));
     GPU_TRY(batch::launch(eigen_left_kernel, grid, EIGEN_THREADS, 0, s, a));
     if (!a.right)

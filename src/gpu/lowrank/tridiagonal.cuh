@@ -4,7 +4,7 @@
  * sign changes of leading minors; vectors from twisted factorisations of T - lambda, each by one
  * thread for itself. Errors of values are in proportion to the largest one. Vectors of close values
  * are not orthogonal: they have to be made so. The reduction reads half of what is left of G once
- * for each column, 4/3 N^3 bytes in all, and that is what it takes: it is bound by memory. */
+ * for each column, 4/3 N^3 bytes in all, and these set its time: it is bound by memory. */
 #ifndef MOAO_GPU_TRIDIAGONAL_CUH
 #define MOAO_GPU_TRIDIAGONAL_CUH
 #include "bidiagonal.cuh"
