@@ -123,9 +123,10 @@ class Launch(unittest.TestCase):
         self.assertEqual(self.threads(OMP_NUM_THREADS="nonsense", OPENBLAS_NUM_THREADS="3")[0], 3)
 
     def children(self, **env):
-        """Names of the processes that `moao check` has started, by looking while it lives."""
+        """Names of the processes that `moao check` has started, by looking while it lives. A process that was forked a moment
+        ago still has its parent's name: the last one seen counts."""
         p = subprocess.Popen([MOAO, "check", self.case], env=environment(**env), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        found = set()
+        found = {}
         while p.poll() is None:
             for pid in filter(str.isdigit, os.listdir("/proc")):
                 try:
@@ -134,9 +135,9 @@ class Launch(unittest.TestCase):
                 except OSError:
                     continue
                 if int(rest.split()[1]) == p.pid:
-                    found.add(name)
+                    found[pid] = name
         self.assertEqual(p.returncode, 0)
-        return found
+        return set(found.values())
 
     def test_no_daemon(self):
         """A process that nothing has launched starts none of Open MPI's daemons, unless the user wants one."""

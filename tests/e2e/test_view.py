@@ -269,8 +269,9 @@ class View(unittest.TestCase):
         path = os.path.join(self.folder, "profile", "saved", name)
         self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": os.path.dirname(path)})
         self.script("document.getElementById(arguments[0]).click()", button)
-        end = time.monotonic() + 20
-        while not os.path.exists(path) and time.monotonic() < end:
+        end = time.monotonic() + 60
+        # a browser may make an empty file first, and fills another one that it renames
+        while (not (os.path.exists(path) and os.path.getsize(path)) or os.path.exists(path + ".crdownload")) and time.monotonic() < end:
             time.sleep(0.05)
         return path
 
