@@ -34,47 +34,27 @@ done:
 
 static void dense_close(factor *base) {
     dense_factor *o = (dense_factor *)base;
-    if (o == NULL)
-        return;
     group_close(&o->group);
     ENGINE_RELEASE(base->e, o->a, o->f.info, o->f.residues, o->f.exponent, o->f.of_solve);
-    free(o);
 }
 
-static status open_kind(engine *e, const plan *p, const factor_kind *kind, factor **out) {
-    dense_factor *o = NULL;
-    status st = ALLOC(o, 1, "dense factor");
-    if (st == MOAO_OK) {
-        o->base = (factor){.kind = kind, .e = e};
-        o->group.size = 1;
-        o->f = (cholesky){.e = e,
-                          .group = &o->group,
-                          .moduli = p->moduli,
-                          .solve_moduli = p->moduli_solve,
-                          .rows = p->rows};
-        cholesky_widths(&o->f, e->width);
-        st = take_memory(o, p);
-    }
-    TRY(comm_agree(e->c, st));
+static status dense_open(factor *base, const plan *p, const double *proj) {
+    dense_factor *o = (dense_factor *)base;
+    engine *e = base->e;
+    status st;
+    (void)proj;
+    o->group.size = 1;
+    o->f = (cholesky){.e = e,
+                      .group = &o->group,
+                      .moduli = p->moduli,
+                      .solve_moduli = p->moduli_solve,
+                      .rows = p->rows};
+    cholesky_widths(&o->f, e->width);
+    TRY(comm_agree(e->c, take_memory(o, p)));
     if (p->moduli == 0)
         TRY(cholesky_join(&o->f, p->sharing == 1, !p->quiet));
 done:
-    if (st != MOAO_OK) {
-        dense_close(&o->base);
-        o = NULL;
-    }
-    *out = &o->base;
     return st;
-}
-
-static status dense_open(engine *e, const plan *p, const double *proj, factor **out) {
-    (void)proj;
-    return open_kind(e, p, &factor_dense, out);
-}
-
-static status integer_open(engine *e, const plan *p, const double *proj, factor **out) {
-    (void)proj;
-    return open_kind(e, p, &factor_dense_integer, out);
 }
 
 static status dense_make(factor *base, const profile *p, int *minor) {
@@ -113,11 +93,12 @@ done:
 
 const factor_kind factor_dense_integer = {
     .size = sizeof(factor_kind),
+    .object = sizeof(dense_factor),
     .name = "dense_integer",
     .word = "dense",
     .together = true,
     .bytes = bytes,
-    .open = integer_open,
+    .open = dense_open,
     .close = dense_close,
     .make = dense_make,
     .solve = dense_solve,
@@ -125,6 +106,7 @@ const factor_kind factor_dense_integer = {
 
 const factor_kind factor_dense = {
     .size = sizeof(factor_kind),
+    .object = sizeof(dense_factor),
     .name = "dense",
     .word = "dense",
     .bytes = bytes,

@@ -40,7 +40,8 @@ typedef struct { /* ranks of the tiles of a compressed factor */
 typedef struct factor factor;
 
 typedef struct factor_kind {
-    size_t size; /* sizeof(factor_kind) */
+    size_t size;   /* sizeof(factor_kind) */
+    size_t object; /* size of its own struct, which begins with a factor */
     const char *name;
     const char *word; /* of compute.factor */
     bool together;    /* a panel of L is used by all targets while it is on the device */
@@ -58,9 +59,11 @@ typedef struct factor_kind {
     /* NULL, or bytes of the host's memory, where `targets` fit into the device's. */
     size_t (*host)(const sys *s, const plan *p, int targets);
 
-    /* Collective. Takes memory; e and proj, P on the device (rows x t), stay until close. */
-    status (*open)(engine *e, const plan *p, const double *proj, factor **f);
-    void (*close)(factor *f); /* NULL is fine */
+    /* Collective. f: kind and e are set, the rest is zero. Takes memory; e and proj, P on the
+     * device (rows x t), stay until close. What fails on this rank alone at the end need not be
+     * agreed upon. close releases what open and make took, also after a failure of open. */
+    status (*open)(factor *f, const plan *p, const double *proj);
+    void (*close)(factor *f);
 
     /* NULL: nothing. Memory of n targets (W, Y), which a factor can use while no W is alive,
      * follows `ground` doubles: the first of them the factor's own all the time, `kept` of the
@@ -103,6 +106,11 @@ struct factor { /* the first member of each kind's own struct */
     double *panel;            /* shares_panel: m x width, anybody's between its functions */
     double *spare;            /* where refine is: rows of W of a target x m, once W was refined */
 };
+
+/* Collective. *f: NULL on failure, which all ranks see. */
+status factor_open(const factor_kind *kind, engine *e, const plan *p, const double *proj,
+                   factor **f);
+void factor_close(factor *f); /* local; NULL is fine */
 
 extern const factor_kind factor_dense;         /* m x m on the device */
 extern const factor_kind factor_dense_integer; /* the same by integers; solves targets together */

@@ -160,59 +160,37 @@ done:
 
 static void split_close(factor *base) {
     split_factor *x = (split_factor *)base;
-    if (x == NULL)
-        return;
     if (x->target != NULL)
         base->e->mat->close_target(x->target);
     fp16_factor_close(x->l);
     group_close(&x->group);
-    if (x->passing != NULL)
-        factor_host.close(x->passing);
+    factor_close(x->passing);
     ENGINE_RELEASE(base->e, x->work, x->made.info, x->made.exponent);
-    free(x);
 }
 
-static status open_kind(engine *e, const plan *p, const double *proj, const factor_kind *kind,
-                        factor **out) {
-    split_factor *x = NULL;
-    status st = ALLOC(x, 1, "factor in FP16");
-    if (st == MOAO_OK)
-        *x = (split_factor){.base = {.kind = kind, .e = e},
-                            .v = p->rows,
-                            .proj = proj,
-                            .sample = p->rows < SAMPLE ? p->rows : SAMPLE};
-    TRY(comm_agree(e->c, st));
+static status split_open(factor *base, const plan *p, const double *proj) {
+    split_factor *x = (split_factor *)base;
+    engine *e = base->e;
+    status st;
+    x->v = p->rows;
+    x->proj = proj;
+    x->sample = p->rows < SAMPLE ? p->rows : SAMPLE;
     memcpy(x->direction, e->s->targets[p->sample], sizeof x->direction);
     x->group.size = 1;
-    x->made = (cholesky){.e = e,
-                         .group = &x->group,
-                         .moduli = kind == &factor_fp16 ? p->split_moduli : 0,
-                         .rows = 1};
+    x->made = (cholesky){
+        .e = e, .group = &x->group, .moduli = base->kind->on_host ? 0 : p->split_moduli, .rows = 1};
     cholesky_widths(&x->made, e->width);
-    if (kind == &factor_fp16_host) {
+    if (base->kind->on_host) {
         plan of = *p;
         of.most = fp16_host_targets(p->most);
         of.fits = fp16_host_targets(p->fits);
-        TRY(factor_host.open(e, &of, proj, &x->passing));
+        TRY(factor_open(&factor_host, e, &of, proj, &x->passing));
     }
     TRY(comm_agree(e->c, take_memory(x)));
     if (x->passing == NULL && x->made.moduli == 0)
         TRY(cholesky_join(&x->made, p->sharing == 1, !p->quiet));
 done:
-    if (st != MOAO_OK) {
-        split_close((factor *)x);
-        x = NULL;
-    }
-    *out = (factor *)x;
     return st;
-}
-
-static status split_open(engine *e, const plan *p, const double *proj, factor **out) {
-    return open_kind(e, p, proj, &factor_fp16, out);
-}
-
-static status split_open_host(engine *e, const plan *p, const double *proj, factor **out) {
-    return open_kind(e, p, proj, &factor_fp16_host, out);
 }
 
 /* --- the factor */
@@ -398,16 +376,14 @@ int fp16_factor_w_exponent(const factor *base) {
 }
 
 #define FP16_TABLE                                                                                 \
-    .size = sizeof(factor_kind), .split = true, .levels = 3, .close = split_close,                 \
-    .ground = split_ground, .room = split_room, .set_workspace = split_set_workspace,              \
-    .make = split_make, .expected = expected
+    .size = sizeof(factor_kind), .object = sizeof(split_factor), .split = true, .levels = 3,       \
+    .open = split_open, .close = split_close, .ground = split_ground, .room = split_room,          \
+    .set_workspace = split_set_workspace, .make = split_make, .expected = expected
 
-const factor_kind factor_fp16 = {
-    .name = "fp16", .word = "fp16", .bytes = bytes, .open = split_open, FP16_TABLE};
+const factor_kind factor_fp16 = {.name = "fp16", .word = "fp16", .bytes = bytes, FP16_TABLE};
 const factor_kind factor_fp16_host = {.name = "fp16_host",
                                       .word = "fp16_host",
                                       .on_host = true,
                                       .bytes = bytes_host,
                                       .host = host_bytes,
-                                      .open = split_open_host,
                                       FP16_TABLE};

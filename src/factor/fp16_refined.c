@@ -50,14 +50,10 @@ static size_t host_bytes(const sys *s, const plan *p, int targets) {
 
 static void refined_close(factor *base) {
     refined *x = (refined *)base;
-    if (x == NULL)
-        return;
     const engine *e = base->e;
-    if (x->split != NULL)
-        x->split->kind->close(x->split);
+    factor_close(x->split);
     ENGINE_RELEASE(e, base->panel, x->b0, x->r, x->hi, x->lo, x->part, x->norms);
     e->be->release_host(e->ctx, x->host);
-    free(x);
 }
 
 static status take_memory(refined *x) {
@@ -78,30 +74,16 @@ done:
     return st;
 }
 
-static status open_kind(engine *e, const plan *p, const double *proj, const factor_kind *kind,
-                        const factor_kind *split, factor **out) {
-    refined *x = NULL;
-    status st = comm_agree(e->c, ALLOC(x, 1, "factor in FP16"));
-    if (st != MOAO_OK)
-        goto done;
-    *x = (refined){.base = {.kind = kind, .e = e}, .v = p->rows, .npart = parts_of(e->m, e->width)};
-    TRY(split->open(e, p, proj, &x->split));
-    st = comm_agree(e->c, take_memory(x));
+static status refined_open(factor *base, const plan *p, const double *proj) {
+    refined *x = (refined *)base;
+    engine *e = base->e;
+    status st;
+    x->v = p->rows;
+    x->npart = parts_of(e->m, e->width);
+    TRY(factor_open(base->kind->on_host ? &factor_fp16_host : &factor_fp16, e, p, proj, &x->split));
+    st = take_memory(x);
 done:
-    if (st != MOAO_OK) {
-        refined_close((factor *)x);
-        x = NULL;
-    }
-    *out = (factor *)x;
     return st;
-}
-
-static status refined_open(engine *e, const plan *p, const double *proj, factor **out) {
-    return open_kind(e, p, proj, &factor_fp16_refined, &factor_fp16, out);
-}
-
-static status refined_open_host(engine *e, const plan *p, const double *proj, factor **out) {
-    return open_kind(e, p, proj, &factor_fp16_host_refined, &factor_fp16_host, out);
 }
 
 /* --- what the split factor does */
@@ -220,16 +202,16 @@ done:
 }
 
 #define REFINED_TABLE                                                                              \
-    .size = sizeof(factor_kind), .shares_panel = true, .residuals = 3, .close = refined_close,     \
-    .ground = refined_ground, .room = refined_room, .set_workspace = refined_set_workspace,        \
-    .make = refined_make, .solve = refined_solve
+    .size = sizeof(factor_kind), .object = sizeof(refined), .open = refined_open,                  \
+    .shares_panel = true, .residuals = 3, .close = refined_close, .ground = refined_ground,        \
+    .room = refined_room, .set_workspace = refined_set_workspace, .make = refined_make,            \
+    .solve = refined_solve
 
 const factor_kind factor_fp16_refined = {
-    .name = "fp16, refined", .word = "fp16", .bytes = bytes, .open = refined_open, REFINED_TABLE};
+    .name = "fp16, refined", .word = "fp16", .bytes = bytes, REFINED_TABLE};
 const factor_kind factor_fp16_host_refined = {.name = "fp16_host, refined",
                                               .word = "fp16_host",
                                               .on_host = true,
                                               .bytes = bytes_host,
                                               .host = host_bytes,
-                                              .open = refined_open_host,
                                               REFINED_TABLE};

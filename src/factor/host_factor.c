@@ -316,8 +316,6 @@ done:
 
 static void streamed_close(factor *base) {
     streamed *o = (streamed *)base;
-    if (o == NULL)
-        return;
     const engine *e = base->e;
     e->be->close(o->in); /* nothing moves any more */
     e->be->close(o->out);
@@ -325,32 +323,28 @@ static void streamed_close(factor *base) {
         e->be->release_host(e->ctx, o->panel[k]);
     ENGINE_RELEASE(e, o->slice[0], o->slice[1], o->info);
     free(o->panel);
-    free(o);
 }
 
-static status streamed_open(engine *e, const plan *p, const double *proj, factor **out) {
-    streamed *o = NULL;
+static status streamed_open(factor *base, const plan *p, const double *proj) {
+    streamed *o = (streamed *)base;
+    engine *e = base->e;
     status st;
     (void)proj;
-    TRY(ALLOC(o, 1, "factor in the host's memory"));
-    *o = (streamed){
-        .base = {.kind = &factor_host, .e = e}, .v = p->rows, .most = p->most, .planned = p->fits};
+    o->v = p->rows;
+    o->most = p->most;
+    o->planned = p->fits;
     TRY(e->be->open(e->device, NULL, &o->in));
     TRY(e->be->open(e->device, NULL, &o->out));
     for (int i = 0; i < 2; i++)
         TRY(engine_doubles(e, e->m * e->width, "slices of the factor", &o->slice[i]));
-    o->base.panel = o->slice[0];
+    base->panel = o->slice[0];
 done:
-    if ((st = comm_agree(e->c, st)) != MOAO_OK) {
-        streamed_close(&o->base);
-        o = NULL;
-    }
-    *out = &o->base;
     return st;
 }
 
 const factor_kind factor_host = {
     .size = sizeof(factor_kind),
+    .object = sizeof(streamed),
     .name = "host",
     .word = "host",
     .together = true,

@@ -36,12 +36,9 @@ static void bytes(const sys *s, plan *p) {
 
 static void distributed_close(factor *base) {
     distributed *o = (distributed *)base;
-    if (o == NULL)
-        return;
     bcmat_free(&o->l);
     base->e->be->release(base->e->ctx, base->panel); /* of L or of T, and what gathering it needs */
     base->e->be->release_host(base->e->ctx, o->whole);
-    free(o);
 }
 
 static status fill_block(void *ctx, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
@@ -220,38 +217,22 @@ done:
     return st;
 }
 
-static status open_kind(engine *e, const plan *p, const factor_kind *kind, factor **out) {
-    distributed *o = NULL;
-    status st = ALLOC(o, 1, "distributed factor");
-    if (st == MOAO_OK) {
-        o->base = (factor){.kind = kind, .e = e};
-        o->width = e->collective ? e->width : (int64_t)own_width(p);
-        o->direct = e->be->group == NULL;
-        st = take_memory(o, p);
-    }
-    TRY(comm_agree(e->c, st));
-    TRY(bcmat_init(e->c, (int)e->m, p->block, p->grid[0], p->grid[1], &o->l));
+static status distributed_open(factor *base, const plan *p, const double *proj) {
+    distributed *o = (distributed *)base;
+    engine *e = base->e;
+    status st;
+    (void)proj;
+    o->width = e->collective ? e->width : (int64_t)own_width(p);
+    o->direct = e->be->group == NULL;
+    TRY(comm_agree(e->c, take_memory(o, p)));
+    st = bcmat_init(e->c, (int)e->m, p->block, p->grid[0], p->grid[1], &o->l);
 done:
-    if (st != MOAO_OK) {
-        distributed_close(&o->base);
-        o = NULL;
-    }
-    *out = &o->base;
     return st;
-}
-
-static status distributed_open(engine *e, const plan *p, const double *proj, factor **out) {
-    (void)proj;
-    return open_kind(e, p, &factor_distributed, out);
-}
-
-static status own_open(engine *e, const plan *p, const double *proj, factor **out) {
-    (void)proj;
-    return open_kind(e, p, &factor_distributed_own, out);
 }
 
 const factor_kind factor_distributed = {
     .size = sizeof(factor_kind),
+    .object = sizeof(distributed),
     .name = "distributed",
     .word = "dense",
     .together = true,
@@ -266,6 +247,7 @@ const factor_kind factor_distributed = {
 
 const factor_kind factor_distributed_own = {
     .size = sizeof(factor_kind),
+    .object = sizeof(distributed),
     .name = "distributed, ranks apart",
     .word = "distributed",
     .together = true,
@@ -274,7 +256,7 @@ const factor_kind factor_distributed_own = {
     .shares_panel = true,
     .bytes = own_bytes,
     .host = own_host,
-    .open = own_open,
+    .open = distributed_open,
     .close = distributed_close,
     .make = distributed_make,
     .solve = own_solve,

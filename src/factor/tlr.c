@@ -99,8 +99,6 @@ static size_t host_bytes(const sys *s, const plan *p, int targets) {
 
 static void compressed_close(factor *base) {
     compressed *o = (compressed *)base;
-    if (o == NULL)
-        return;
     const engine *e = base->e;
     tlr_close(o->l);
     tlr_refine_close(&o->fine);
@@ -110,28 +108,32 @@ static void compressed_close(factor *base) {
         e->be->release(e->ctx, mine[i]);
     tlr_cmm_close(&o->cmm);
     tlr_group_close(&o->group);
-    free(o);
 }
 
-static status open_kind(engine *e, const plan *p, const factor_kind *kind, factor **out) {
-    compressed *o = NULL;
-    status st = ALLOC(o, 1, "compressed factor");
-    if (st == MOAO_OK) {
-        o->base = (factor){.kind = kind, .e = e};
-        o->v = p->rows;
-        o->say = !p->quiet && e->c->rank == 0;
-        o->tile = p->tile;
-        o->fp16 = p->fp16;
-        o->out_of_core = kind->on_host;
-        o->distributed = p->members > 0 && !o->out_of_core;
-        o->base.accuracy.level = FACTOR_LEVEL;
-        st = tlr_cmm_open(e, o->tile, &o->cmm);
-    }
-    if (st == MOAO_OK)
-        st = engine_doubles(e, e->m * e->width, "columns of Cmm", &o->base.panel);
-    if (st == MOAO_OK && !o->out_of_core)
-        st = engine_doubles(e, tlr_refine_doubles(o->v, e->m), "W in the order of tiles", &o->x);
-    TRY(comm_agree(e->c, st));
+static status take_memory(compressed *o) {
+    engine *e = o->base.e;
+    status st;
+    TRY(tlr_cmm_open(e, o->tile, &o->cmm));
+    TRY(engine_doubles(e, e->m * e->width, "columns of Cmm", &o->base.panel));
+    if (!o->out_of_core)
+        TRY(engine_doubles(e, tlr_refine_doubles(o->v, e->m), "W in the order of tiles", &o->x));
+done:
+    return st;
+}
+
+static status compressed_open(factor *base, const plan *p, const double *proj) {
+    compressed *o = (compressed *)base;
+    engine *e = base->e;
+    status st;
+    (void)proj;
+    o->v = p->rows;
+    o->say = !p->quiet && e->c->rank == 0;
+    o->tile = p->tile;
+    o->fp16 = p->fp16;
+    o->out_of_core = base->kind->on_host;
+    o->distributed = p->members > 0 && !o->out_of_core;
+    base->accuracy.level = FACTOR_LEVEL;
+    TRY(comm_agree(e->c, take_memory(o)));
     if (o->out_of_core) { /* each rank makes its own */
         tlr_group_alone(e, &o->group);
     } else {
@@ -139,22 +141,7 @@ static status open_kind(engine *e, const plan *p, const factor_kind *kind, facto
         o->cmm.group = &o->group;
     }
 done:
-    if (st != MOAO_OK) {
-        compressed_close(&o->base);
-        o = NULL;
-    }
-    *out = &o->base;
     return st;
-}
-
-static status compressed_open(engine *e, const plan *p, const double *proj, factor **out) {
-    (void)proj;
-    return open_kind(e, p, &factor_tlr, out);
-}
-
-static status open_out_of_core(engine *e, const plan *p, const double *proj, factor **out) {
-    (void)proj;
-    return open_kind(e, p, &factor_tlr_host, out);
 }
 
 /* The columns of a sensor, of which tiles are made, lie where W of the targets will; out of core
@@ -562,15 +549,14 @@ done:
 }
 
 #define TLR_TABLE                                                                                  \
-    .size = sizeof(factor_kind), .compressed = true, .shares_panel = true,                         \
-    .close = compressed_close, .make = compressed_make, .solve = compressed_solve,                 \
-    .solved = finish_rounds, .refine = refine, .look = look, .ranks = ranks, .tighten = tighten,   \
-    .expected = expected
+    .size = sizeof(factor_kind), .object = sizeof(compressed), .compressed = true,                 \
+    .shares_panel = true, .open = compressed_open, .close = compressed_close,                      \
+    .make = compressed_make, .solve = compressed_solve, .solved = finish_rounds, .refine = refine, \
+    .look = look, .ranks = ranks, .tighten = tighten, .expected = expected
 
 const factor_kind factor_tlr = {.name = "tlr",
                                 .word = "tlr",
                                 .bytes = bytes,
-                                .open = compressed_open,
                                 .room = compressed_room,
                                 .set_workspace = compressed_set_workspace,
                                 TLR_TABLE};
@@ -579,7 +565,6 @@ const factor_kind factor_tlr_host = {.name = "tlr_host",
                                      .on_host = true,
                                      .bytes = bytes_out_of_core,
                                      .host = host_bytes,
-                                     .open = open_out_of_core,
                                      .ground = ground_out_of_core,
                                      .room = room_out_of_core,
                                      .set_workspace = set_workspace_out_of_core,

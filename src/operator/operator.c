@@ -70,8 +70,9 @@ const linop_pair *linop_numbered(long number) {
 
 /* Whether the fields of two tables say what their functions are. */
 static bool is_whole(const factor_kind *f, const product_kind *x) {
-    return f->word != NULL && x->word != NULL && f->open != NULL && f->close != NULL &&
-           f->make != NULL && f->bytes != NULL && (f->solve != NULL) != f->split &&
+    return f->object >= sizeof(factor) && x->object >= sizeof(product) && f->word != NULL &&
+           x->word != NULL && f->open != NULL && f->close != NULL && f->make != NULL &&
+           f->bytes != NULL && (f->solve != NULL) != f->split &&
            f->compressed == (f->look != NULL) && (f->together || !f->collective) &&
            x->open != NULL && x->close != NULL && x->bytes != NULL && x->columns != NULL &&
            x->own_products == (x->project != NULL) && x->own_products == (x->outer != NULL) &&
@@ -115,8 +116,8 @@ status linop_open(engine *e, const plan *p, const double *proj, linop **out) {
     linop *o = NULL;
     status st;
     TRY(comm_agree(e->c, ALLOC(o, 2, "operator")));
-    TRY(pair->factor->open(e, p, proj, &o->f));
-    TRY(pair->product->open(e, p, proj, o->f, &o->x));
+    TRY(factor_open(pair->factor, e, p, proj, &o->f));
+    TRY(product_open(pair->product, e, p, proj, o->f, &o->x));
     o->f->refines = o->x->kind->refined;
     o->factor = o->f->kind;
     o->product = o->x->kind;
@@ -141,10 +142,8 @@ done:
 void linop_close(linop *o) {
     if (o == NULL)
         return;
-    if (o->x != NULL)
-        o->x->kind->close(o->x);
-    if (o->f != NULL)
-        o->f->kind->close(o->f);
+    product_close(o->x);
+    factor_close(o->f);
     free(o);
 }
 

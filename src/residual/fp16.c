@@ -188,8 +188,6 @@ done:
 
 static void fp16_close(product *base) {
     fp16 *x = (fp16 *)base;
-    if (x == NULL)
-        return;
     engine *e = base->e;
     if (x->target != NULL)
         e->mat->close_target(x->target);
@@ -204,43 +202,26 @@ static void fp16_close(product *base) {
     lattice_pairs_close(e, &x->like);
     free(x->piece);
     free(x->ew);
-    free(x);
 }
 
-static status open_kind(engine *e, const plan *p, const double *proj, factor *f,
-                        const product_kind *kind, product **out) {
-    fp16 *x = NULL;
-    status st = ALLOC(x, 1, "mixed precision");
-    if (st == MOAO_OK)
-        x->base = (product){.kind = kind, .e = e, .f = f, .reference = &x->exact.base};
-    TRY(comm_agree(e->c, st));
-    x->exact = (fp16_exact){.base = {.kind = &fp16_exact_kind, .e = e, .f = f}, .of = x};
+static status fp16_open(product *base, const plan *p, const double *proj) {
+    fp16 *x = (fp16 *)base;
+    engine *e = base->e;
+    status st;
+    base->reference = &x->exact.base;
+    x->exact = (fp16_exact){.base = {.kind = &fp16_exact_kind, .e = e, .f = base->f}, .of = x};
     x->exact.target = -1;
-    x->lattice_pairs = kind == &product_fp16_lattice;
+    x->lattice_pairs = base->kind == &product_fp16_lattice;
     x->v = p->rows;
     x->nk = tiptilt_constants(e->s);
     x->proj = proj;
-    x->split = f->kind->split;
-    st = ALLOC(x->ew, (size_t)p->most, "exponents of W");
-    TRY(comm_agree(e->c, st == MOAO_OK ? prepare(x, p, proj) : st));
-    if (!x->split && !f->kind->together)
-        x->base.solve_in = x->exact.w;
+    x->split = base->f->kind->split;
+    TRY(ALLOC(x->ew, (size_t)p->most, "exponents of W"));
+    TRY(prepare(x, p, proj));
+    if (!x->split && !base->f->kind->together)
+        base->solve_in = x->exact.w;
 done:
-    if (st != MOAO_OK) {
-        fp16_close((product *)x);
-        x = NULL;
-    }
-    *out = (product *)x;
     return st;
-}
-
-static status fp16_open(engine *e, const plan *p, const double *proj, factor *f, product **out) {
-    return open_kind(e, p, proj, f, &product_fp16, out);
-}
-
-static status fp16_open_lattice(engine *e, const plan *p, const double *proj, factor *f,
-                                product **out) {
-    return open_kind(e, p, proj, f, &product_fp16_lattice, out);
 }
 
 static status fp16_made(product *base, const profile *p) {
@@ -254,20 +235,16 @@ static status fp16_made(product *base, const profile *p) {
 }
 
 #define FP16_TABLE                                                                                 \
-    .size = sizeof(product_kind), .differences = true, .fp16 = true, .own_products = true,         \
-    .own_phase = true, .own_w = true, .leaves_share = true, .refined = true,                       \
-    .width = MACHINE_PANEL_FP16, .close = fp16_close, .own = fp16_own, .ground = fp16_ground,      \
-    .set_workspace = fp16_set_workspace, .made = fp16_made, .store = fp16_store,                   \
-    .right = fp16_right, .right_column = fp16_right_column, .get = fp16_get, .keep = fp16_keep,    \
-    .load = fp16_load, .models = fp16_models, .begin = fp16_begin, .columns = fp16_columns,        \
-    .project = fp16_project, .outer = fp16_outer, .end = fp16_end, .phase = fp16_phase,            \
-    .phase_end = fp16_phase_end, .share = fp16_share, .phase_share = fp16_phase_share,             \
-    .load_lag = fp16_load_lag
+    .size = sizeof(product_kind), .object = sizeof(fp16), .open = fp16_open, .differences = true,  \
+    .fp16 = true, .own_products = true, .own_phase = true, .own_w = true, .leaves_share = true,    \
+    .refined = true, .width = MACHINE_PANEL_FP16, .close = fp16_close, .own = fp16_own,            \
+    .ground = fp16_ground, .set_workspace = fp16_set_workspace, .made = fp16_made,                 \
+    .store = fp16_store, .right = fp16_right, .right_column = fp16_right_column, .get = fp16_get,  \
+    .keep = fp16_keep, .load = fp16_load, .models = fp16_models, .begin = fp16_begin,              \
+    .columns = fp16_columns, .project = fp16_project, .outer = fp16_outer, .end = fp16_end,        \
+    .phase = fp16_phase, .phase_end = fp16_phase_end, .share = fp16_share,                         \
+    .phase_share = fp16_phase_share, .load_lag = fp16_load_lag
 
-const product_kind product_fp16 = {
-    .name = "fp16", .word = "fp16", .bytes = bytes, .open = fp16_open, FP16_TABLE};
-const product_kind product_fp16_lattice = {.name = "fp16_lattice",
-                                           .word = "toeplitz",
-                                           .bytes = bytes_lattice,
-                                           .open = fp16_open_lattice,
-                                           FP16_TABLE};
+const product_kind product_fp16 = {.name = "fp16", .word = "fp16", .bytes = bytes, FP16_TABLE};
+const product_kind product_fp16_lattice = {
+    .name = "fp16_lattice", .word = "toeplitz", .bytes = bytes_lattice, FP16_TABLE};

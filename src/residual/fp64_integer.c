@@ -129,12 +129,9 @@ static void bytes(const sys *s, const factor_kind *f, plan *p) {
 
 static void integers_close(product *base) {
     integers *x = (integers *)base;
-    if (x == NULL)
-        return;
     ENGINE_RELEASE(base->e, x->diag, x->of_t, x->of_w, x->of_z, x->of_p, x->inner);
     for (int i = 0; i < ITEMS; i++)
         base->e->be->release(base->e->ctx, x->own[i]);
-    free(x);
 }
 
 static status take_items(integers *x) {
@@ -172,26 +169,16 @@ done:
     return st;
 }
 
-static status integers_open(engine *e, const plan *p, const double *proj, factor *f,
-                            product **out) {
-    integers *x = NULL;
-    status st;
+static status integers_open(product *base, const plan *p, const double *proj) {
+    integers *x = (integers *)base;
     (void)proj;
-    TRY(p->moduli > 0 ? ALLOC(x, 1, "T of an exposure")
-                      : status_fail(MOAO_INPUT, "exposures by integers: compute.double is native"));
-    *x = (integers){.base = {.kind = &product_integer, .e = e, .f = f},
-                    .moduli = p->moduli_exposure,
-                    .v = p->rows,
-                    .np = p->points,
-                    .gathered = gathered_of(e->m, e->width)};
-    TRY(take_memory(x));
-done:
-    if ((st = comm_agree(e->c, st)) != MOAO_OK) {
-        integers_close((product *)x);
-        x = NULL;
-    }
-    *out = (product *)x;
-    return st;
+    if (p->moduli == 0)
+        return status_fail(MOAO_INPUT, "exposures by integers: compute.double is native");
+    x->moduli = p->moduli_exposure;
+    x->v = p->rows;
+    x->np = p->points;
+    x->gathered = gathered_of(base->e->m, base->e->width);
+    return take_memory(x);
 }
 
 /* --- T */
@@ -406,6 +393,7 @@ static status integers_phase_end(product *base, const wrows *w, int64_t np, doub
 
 const product_kind product_integer = {
     .size = sizeof(product_kind),
+    .object = sizeof(integers),
     .name = "integer",
     .word = "exact",
     .exact = true,

@@ -31,33 +31,26 @@ static void bytes_collective(const sys *s, const factor_kind *f, plan *p) {
 
 static void panels_close(product *base) {
     panels *x = (panels *)base;
-    if (x == NULL)
-        return;
     base->e->be->release(base->e->ctx, x->mine);
     free(x->count);
-    free(x);
 }
 
-static status open_kind(engine *e, const plan *p, factor *f, const product_kind *kind,
-                        product **out) {
-    panels *x = NULL;
-    status st;
-    TRY(ALLOC(x, 1, "panels of T"));
-    *x = (panels){.base = {.kind = kind, .e = e, .f = f}, .panel = f->panel, .ld = e->m};
+static status panels_open(product *base, const plan *p, const double *proj) {
+    panels *x = (panels *)base;
+    engine *e = base->e;
+    status st = MOAO_OK;
+    (void)proj;
+    x->panel = base->f->panel;
+    x->ld = e->m;
     if (e->collective)
         TRY(ALLOC(x->count, 2 * (size_t)e->c->size, "columns per rank"));
     if (x->panel == NULL) {
         TRY(engine_doubles(e, e->m * e->width, "columns of Cmm", &x->mine));
         x->panel = x->mine;
     }
-    if (kind == &product_panels)
+    if (base->kind == &product_panels)
         TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, p->rows, e->width)));
 done:
-    if ((st = comm_agree(e->c, st)) != MOAO_OK) {
-        panels_close((product *)x);
-        x = NULL;
-    }
-    *out = (product *)x;
     return st;
 }
 
@@ -93,11 +86,6 @@ static status panels_columns(product *base, const wrows *w, int64_t j, int64_t n
 
 /* --- with any factor */
 
-static status panels_open(engine *e, const plan *p, const double *proj, factor *f, product **out) {
-    (void)proj;
-    return open_kind(e, p, f, &product_panels, out);
-}
-
 static status panels_panel(product *base, int64_t j, int64_t n) {
     const panels *x = (const panels *)base;
     engine *e = base->e;
@@ -109,6 +97,7 @@ static status panels_panel(product *base, int64_t j, int64_t n) {
 
 const product_kind product_panels = {
     .size = sizeof(product_kind),
+    .object = sizeof(panels),
     .name = "panels",
     .word = "exact",
     .exact = true,
@@ -121,12 +110,6 @@ const product_kind product_panels = {
 };
 
 /* --- with a factor in the host's memory */
-
-static status streamed_open(engine *e, const plan *p, const double *proj, factor *f,
-                            product **out) {
-    (void)proj;
-    return open_kind(e, p, f, &product_streamed, out);
-}
 
 /* What lies above the diagonal of a panel of T: products read it, fills leave it alone. */
 static status streamed_load(product *base, const profile *p) {
@@ -155,12 +138,13 @@ static status streamed_columns(product *base, const wrows *w, int64_t j, int64_t
 
 const product_kind product_streamed = {
     .size = sizeof(product_kind),
+    .object = sizeof(panels),
     .name = "streamed",
     .word = "exact",
     .exact = true,
     .together = true,
     .bytes = bytes,
-    .open = streamed_open,
+    .open = panels_open,
     .close = panels_close,
     .load = streamed_load,
     .panel = streamed_panel,
@@ -168,12 +152,6 @@ const product_kind product_streamed = {
 };
 
 /* --- on collective ranks */
-
-static status collective_open(engine *e, const plan *p, const double *proj, factor *f,
-                              product **out) {
-    (void)proj;
-    return open_kind(e, p, f, &product_collective, out);
-}
 
 /* Columns j .. j + n of T, from row j on, on every rank. */
 static status collective_panel(product *base, int64_t j, int64_t n) {
@@ -205,21 +183,14 @@ static status collective_panel(product *base, int64_t j, int64_t n) {
 
 const product_kind product_collective = {
     .size = sizeof(product_kind),
+    .object = sizeof(panels),
     .name = "collective",
     .word = "exact",
     .exact = true,
     .together = true,
     .bytes = bytes_collective,
-    .open = collective_open,
+    .open = panels_open,
     .close = panels_close,
     .panel = collective_panel,
     .columns = panels_columns,
 };
-
-const product_kind *product_exact(const factor_kind *f) {
-    return f == &factor_dense           ? &product_stored
-           : f == &factor_dense_integer ? &product_integer
-           : f == &factor_host          ? &product_streamed
-           : f->collective              ? &product_collective
-                                        : &product_panels;
-}

@@ -21,7 +21,8 @@ typedef struct product product;
 enum { PRODUCT_MODELS = 3 };
 
 typedef struct product_kind {
-    size_t size; /* sizeof(product_kind) */
+    size_t size;   /* sizeof(product_kind) */
+    size_t object; /* size of its own struct, which begins with a product */
     const char *name;
     const char *word; /* of compute.product */
     bool exact;       /* exposures are those of dense matrices up to rounding, given W */
@@ -39,9 +40,9 @@ typedef struct product_kind {
     /* Adds items of memory to a plan (plan_add), and what a target takes. */
     void (*bytes)(const sys *s, const factor_kind *f, plan *p);
 
-    /* Collective. Takes memory; e, proj and f stay until close. */
-    status (*open)(engine *e, const plan *p, const double *proj, factor *f, product **x);
-    void (*close)(product *x); /* NULL is fine */
+    /* As open and close of a factor; the factor stays until close. */
+    status (*open)(product *x, const plan *p, const double *proj);
+    void (*close)(product *x);
 
     /* NULL: nothing. Doubles in addition to W of each target; doubles of its own in front of all W,
      * which may be a factor's while no W is alive, and where they are. */
@@ -144,6 +145,11 @@ extern const product_kind product_collective; /* panels of which each rank makes
 extern const product_kind product_fp16;       /* differences to the reconstructor's Cmm0 in FP16 */
 extern const product_kind product_fp16_lattice; /* the same, by Fourier transforms on a lattice */
 extern const product_kind product_toeplitz;     /* pairs of sensors in FP32, by transforms */
+
+/* Collective. *x: NULL on failure, which all ranks see. */
+status product_open(const product_kind *kind, engine *e, const plan *p, const double *proj,
+                    factor *f, product **x);
+void product_close(product *x); /* local; NULL is fine */
 
 /* Local. The product in double precision that goes with a factor. */
 const product_kind *product_exact(const factor_kind *f);

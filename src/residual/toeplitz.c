@@ -170,8 +170,6 @@ done:
 
 static void grid_close(product *base) {
     grid *x = (grid *)base;
-    if (x == NULL)
-        return;
     engine *e = base->e;
     void *const mine[] = {x->u,    x->w,  x->wt,        x->proj, x->ctm, x->y,
                           x->axes, x->kd, x->constants, x->work, x->ct};
@@ -186,29 +184,21 @@ static void grid_close(product *base) {
         clusters_free(&x->phase[i].c);
     }
     pair_tiles_memory_free(&x->of_sensors), pair_tiles_memory_free(&x->of_points);
-    if (base->reference != NULL)
-        base->reference->kind->close(base->reference);
+    product_close(base->reference);
     free(x->piece);
     free(x->outlined);
-    free(x);
 }
 
-static status grid_open(engine *e, const plan *p, const double *proj, factor *f, product **out) {
-    grid *x = NULL;
-    status st = ALLOC(x, 1, "pairs of sensors");
-    if (st == MOAO_OK)
-        x->base = (product){.kind = &product_toeplitz, .e = e, .f = f};
-    TRY(comm_agree(e->c, st));
+static status grid_open(product *base, const plan *p, const double *proj) {
+    grid *x = (grid *)base;
+    engine *e = base->e;
+    factor *f = base->f;
+    status st;
     x->v = p->rows;
     x->nk = tiptilt_constants(e->s);
-    TRY(product_exact(f->kind)->open(e, p, proj, f, &x->base.reference));
-    TRY(comm_agree(e->c, take_memory(x, p, proj)));
+    TRY(product_open(product_exact(f->kind), e, p, proj, f, &base->reference));
+    st = take_memory(x, p, proj);
 done:
-    if (st != MOAO_OK) {
-        grid_close((product *)x);
-        x = NULL;
-    }
-    *out = (product *)x;
     return st;
 }
 
@@ -470,10 +460,10 @@ done:
 }
 
 #define OPERATIONS                                                                                 \
-    .size = sizeof(product_kind), .name = "toeplitz", .word = "toeplitz", .own_products = true,    \
-    .bytes = bytes, .open = grid_open, .close = grid_close, .own = grid_own, .keep = grid_keep,    \
-    .load = grid_load, .begin = grid_begin, .columns = grid_columns, .project = grid_project,      \
-    .outer = grid_outer, .end = grid_end, .check = grid_check
+    .size = sizeof(product_kind), .object = sizeof(grid), .name = "toeplitz", .word = "toeplitz",  \
+    .own_products = true, .bytes = bytes, .open = grid_open, .close = grid_close, .own = grid_own, \
+    .keep = grid_keep, .load = grid_load, .begin = grid_begin, .columns = grid_columns,            \
+    .project = grid_project, .outer = grid_outer, .end = grid_end, .check = grid_check
 
 const product_kind product_toeplitz = {OPERATIONS};
 

@@ -73,21 +73,13 @@ static status blocks_init(engine *e, blocks *o) {
     return engine_doubles(e, at(o, o->n, o->n), "blocks", &o->a);
 }
 
-static void factor_close(factor *base) {
-    block_factor *f = (block_factor *)base;
-    if (f == NULL)
-        return;
-    base->e->be->release(base->e->ctx, f->l.a);
-    free(f);
+static void blocks_close(factor *base) {
+    base->e->be->release(base->e->ctx, ((block_factor *)base)->l.a);
 }
 
-static void product_close(product *base) {
-    block_product *x = (block_product *)base;
-    if (x == NULL)
-        return;
+static void release_product(product *base) {
     product_close(base->reference);
-    base->e->be->release(base->e->ctx, x->t.a);
-    free(x);
+    base->e->be->release(base->e->ctx, ((block_product *)base)->t.a);
 }
 
 /* Every block (a, b) on or below the diagonal. */
@@ -198,76 +190,46 @@ static status rough_reduce_tolerance(product *base, double excess, linop_step fr
     return MOAO_OK;
 }
 
-static status factor_open(engine *e, const plan *p, const double *proj, factor **out);
-static status product_open(engine *e, const plan *p, const double *proj, factor *f, product **out);
-static status rough_open(engine *e, const plan *p, const double *proj, factor *f, product **out);
-static status stubborn_open(engine *e, const plan *p, const double *proj, factor *f, product **out);
+static status blocks_open(factor *base, const plan *p, const double *proj) {
+    (void)p, (void)proj;
+    return blocks_init(base->e, &((block_factor *)base)->l);
+}
+
+static status open_product(product *base, const plan *p, const double *proj) {
+    (void)p, (void)proj;
+    return blocks_init(base->e, &((block_product *)base)->t);
+}
+
+static status open_rough(product *base, const plan *p, const double *proj);
 
 static const factor_kind block_factors = {.size = sizeof(factor_kind),
                                           .name = "blocks",
                                           .word = "dense",
                                           .bytes = factor_bytes,
-                                          .open = factor_open,
-                                          .close = factor_close,
+                                          .object = sizeof(block_factor),
+                                          .open = blocks_open,
+                                          .close = blocks_close,
                                           .make = factor_make,
                                           .solve = factor_solve};
 #define PRODUCT                                                                                    \
-    .size = sizeof(product_kind), .word = "exact", .bytes = product_bytes, .close = product_close, \
-    .load = product_load, .columns = product_columns
+    .size = sizeof(product_kind), .word = "exact", .bytes = product_bytes,                         \
+    .close = release_product, .object = sizeof(block_product), .load = product_load,               \
+    .columns = product_columns
 static const product_kind block_products = {PRODUCT, .name = "blocks", .exact = true,
-                                            .open = product_open};
+                                            .open = open_product};
 /* the same, not exact; the latter cannot be tightened */
-static const product_kind rough_products = {PRODUCT, .name = "rough", .open = rough_open,
+static const product_kind rough_products = {PRODUCT, .name = "rough", .open = open_rough,
                                             .tighten = rough_reduce_tolerance};
-static const product_kind stubborn_products = {PRODUCT, .name = "stubborn", .open = stubborn_open};
-
-static status factor_open(engine *e, const plan *p, const double *proj, factor **out) {
-    block_factor *f = NULL;
-    status st = ALLOC(f, 1, "blocks");
-    (void)p, (void)proj;
-    if (st == MOAO_OK) {
-        f->base = (factor){.kind = &block_factors, .e = e};
-        st = blocks_init(e, &f->l);
-    }
-    *out = (factor *)f;
-    return comm_agree(e->c, st);
-}
-
-static status new_product(engine *e, factor *f, const product_kind *kind, product **out) {
-    block_product *x = NULL;
-    status st = ALLOC(x, 1, "blocks");
-    if (st == MOAO_OK) {
-        x->base = (product){.kind = kind, .e = e, .f = f};
-        st = blocks_init(e, &x->t);
-    }
-    *out = (product *)x;
-    return comm_agree(e->c, st);
-}
-
-static status product_open(engine *e, const plan *p, const double *proj, factor *f, product **out) {
-    (void)p, (void)proj;
-    return new_product(e, f, &block_products, out);
-}
+static const product_kind stubborn_products = {PRODUCT, .name = "stubborn", .open = open_rough};
 
 /* The reference has a T of its own. */
-static status open_rough(engine *e, factor *f, const product_kind *kind, product **out) {
+static status open_rough(product *base, const plan *p, const double *proj) {
     status st;
-    TRY(new_product(e, f, kind, out));
-    TRY(new_product(e, f, &block_products, &(*out)->reference));
-    ((block_product *)*out)->grain = 0.01; /* [arcsec^2]: a few percent of a slope's variance */
+    TRY(open_product(base, p, proj));
+    TRY(product_open(&block_products, base->e, p, proj, base->f, &base->reference));
+    ((block_product *)base)->grain = 0.01; /* [arcsec^2]: a few percent of a slope's variance */
 done:
     return st;
-}
-
-static status rough_open(engine *e, const plan *p, const double *proj, factor *f, product **out) {
-    (void)p, (void)proj;
-    return open_rough(e, f, &rough_products, out);
-}
-
-static status stubborn_open(engine *e, const plan *p, const double *proj, factor *f,
-                            product **out) {
-    (void)p, (void)proj;
-    return open_rough(e, f, &stubborn_products, out);
 }
 
 static const linop_pair pairs[] = {{"blocks", &block_factors, &block_products},
