@@ -179,6 +179,16 @@ struct Count {
     int exponent, below;
 };
 
+/* The larger of two successive minors has exponent 0 afterwards, unless that is out of range;
+ * returns what it was. */
+__device__ inline int rescale(double &p, double &q) {
+    const int hp = __double2hiint(p) >> 20 & 0x7ff, hq = __double2hiint(q) >> 20 & 0x7ff,
+              most = hp > hq ? hp : hq, by = most > 0 && most < 0x7ff ? most - 1023 : 0;
+    const double scale = __hiloint2double((1023 - by) << 20, 0);
+    p *= scale, q *= scale;
+    return by;
+}
+
 /* x > 0. Sign changes in the sequence of leading minors of the matrix with B's entries d_1, e_1,
  * d_2, ... next to its diagonal, less x on it; b: squares of these, zeros up to a multiple of 4
  * rows of B. Its eigenvalues are the values of B and their negatives, and zeros. Rounding changes
@@ -197,11 +207,7 @@ __device__ inline Count values_below(const double *b, int n, double x) {
             q = fma(-x, p, -(c.y * q));
             changes += (int)((unsigned)(__double2hiint(p) ^ __double2hiint(q)) >> 31);
         }
-        const int hp = __double2hiint(p) >> 20 & 0x7ff, hq = __double2hiint(q) >> 20 & 0x7ff,
-                  most = hp > hq ? hp : hq, by = most > 0 && most < 0x7ff ? most - 1023 : 0;
-        const double scale = __hiloint2double((1023 - by) << 20, 0);
-        p *= scale, q *= scale;
-        exponent += by;
+        exponent += rescale(p, q);
     }
     return Count{q, exponent, changes - (8 * quads + 1 - n)};
 }

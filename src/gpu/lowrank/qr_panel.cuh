@@ -58,6 +58,21 @@ template <class S> __device__ inline S warp_sum(S x) {
         x += __shfl_xor_sync(0xffffffffu, x, d);
     return x;
 }
+/* Sums over a warp of N numbers of each lane; a lane gets that of number lane / (32 / N). */
+template <int N> __device__ inline double warp_sums(double (&x)[N], int lane) {
+#pragma unroll
+    for (int h = N / 2, d = 16; h; h /= 2, d /= 2)
+#pragma unroll
+        for (int u = 0; u < h; u++) {
+            const bool upper = lane & d;
+            const double sent = upper ? x[u] : x[u + h];
+            x[u] = (upper ? x[u + h] : x[u]) + __shfl_xor_sync(0xffffffffu, sent, d);
+        }
+#pragma unroll
+    for (int d = 16 / N; d; d /= 2)
+        x[0] += __shfl_xor_sync(0xffffffffu, x[0], d);
+    return x[0];
+}
 
 /* Sums of squares in between are exact enough and far from overflow; a smaller one in the middle of
  * a factorisation is that of a tail which counts as zero (columns begin with norms above LO). */

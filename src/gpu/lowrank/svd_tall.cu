@@ -95,20 +95,6 @@ __device__ inline void place_keys(int *key, int n, int *at) {
     __syncthreads();
 }
 
-/* Sums over a warp of eight numbers of each lane; a lane gets that of number lane / 4. */
-__device__ inline double eight_sums(double *x, int lane) {
-#pragma unroll
-    for (int h = 4, d = 16; h; h /= 2, d /= 2)
-#pragma unroll
-        for (int u = 0; u < h; u++) {
-            const bool upper = lane & d;
-            const double sent = upper ? x[u] : x[u + h];
-            x[u] = (upper ? x[u + h] : x[u]) + __shfl_xor_sync(0xffffffffu, sent, d);
-        }
-    x[0] += __shfl_xor_sync(0xffffffffu, x[0], 2);
-    return x[0] + __shfl_xor_sync(0xffffffffu, x[0], 1);
-}
-
 /* Shared memory of tall_in for the order of rows and columns. */
 struct TallOrder {
     double *sums; /* of each warp: of the moduli of each column */
@@ -148,7 +134,7 @@ __device__ inline void tall_order(const Ref<T> &A, int rows, int cols, bool by_r
                 top = fmax(top, x[u]);
                 sum[u] = (double)x[u];
             }
-            const double all = eight_sums(sum, lane);
+            const double all = warp_sums(sum, lane);
             if (lane % 4 == 0)
                 s.sums[warp * width + j + lane / 4] += all;
         }

@@ -31,22 +31,6 @@ template <class P> struct TriPlace {
     }
 };
 
-/* Sums over a warp of four numbers of each lane; a lane gets that of number lane / 8. */
-__device__ inline double four_sums(double (&x)[4], int lane) {
-#pragma unroll
-    for (int h = 2, d = 16; h; h /= 2, d /= 2)
-#pragma unroll
-        for (int u = 0; u < h; u++) {
-            const bool upper = lane & d;
-            const double sent = upper ? x[u] : x[u + h];
-            x[u] = (upper ? x[u + h] : x[u]) + __shfl_xor_sync(0xffffffffu, sent, d);
-        }
-#pragma unroll
-    for (int d = 4; d; d /= 2)
-        x[0] += __shfl_xor_sync(0xffffffffu, x[0], d);
-    return x[0];
-}
-
 /* The parts of y = A v of this warp's columns, for rows and columns from `first` to n of A, of
  * which the lower triangle is read: what column c gives to the rows below to part, what the rows
  * give to c to dots. v is zero outside these rows. */
@@ -87,7 +71,7 @@ __device__ inline void tri_product(const double *A, int64_t ld, int n, int first
                 }
             }
         }
-        const double sum = four_sums(dot, lane);
+        const double sum = warp_sums(dot, lane);
         const int c = c0 + lane / 8 * P::WARPS_OF;
         if (lane % 8 == 0 && c < n)
             s.dots[c] = sum;
@@ -232,11 +216,7 @@ __device__ inline Count tri_below(const double *t, int n, double x) {
             q = fma(b.x - x, p, -(b.y * q));
             changes += (int)((unsigned)(__double2hiint(p) ^ __double2hiint(q)) >> 31);
         }
-        const int hp = __double2hiint(p) >> 20 & 0x7ff, hq = __double2hiint(q) >> 20 & 0x7ff,
-                  most = hp > hq ? hp : hq, by = most > 0 && most < 0x7ff ? most - 1023 : 0;
-        const double scale = __hiloint2double((1023 - by) << 20, 0);
-        p *= scale, q *= scale;
-        exponent += by;
+        exponent += rescale(p, q);
     }
     return Count{q, exponent, changes};
 }
