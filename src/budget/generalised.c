@@ -278,7 +278,7 @@ done:
 /* --- life */
 
 static void choose_points(job *k) {
-    k->few = psf_thin(k->p, psf_thin_step((size_t)k->np / FEW), k->at);
+    k->few = psf_thin(k->p, (size_t)k->np / FEW, k->at);
 }
 
 static status open_job(job *k) {

@@ -10,16 +10,16 @@
 #define BLOCK 16   /* columns whose products with one another are made, for those on the diagonal */
 #define NIL 1e-14  /* of the largest entry: 0 */
 #define LEAST 256  /* points for the lag */
-#define THINNEST 7 /* one in so many is enough; an odd number */
+#define THINNEST 7 /* one in so many is enough */
 
-/* One point in so many. */
-static int thinning(size_t points) {
-    const int step = psf_thin_step(points / LEAST);
-    return step < THINNEST ? step : THINNEST;
+/* One point in so many, or a little fewer (psf_thin). */
+static size_t thinning(size_t points) {
+    const size_t most = points / LEAST;
+    return most < THINNEST ? most : THINNEST;
 }
 
 size_t budget_points(size_t points) {
-    const size_t step = (size_t)thinning(points);
+    const size_t step = (size_t)psf_thin_step(thinning(points));
     return (points + step - 1) / step;
 }
 

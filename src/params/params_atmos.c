@@ -314,6 +314,8 @@ done:
 static status read_atmosphere_file(params_loader *l, const ynode *at) {
     ynode *root;
     status st;
+    if (l->par->atmosphere_file == NULL) /* the key has no value, which was reported */
+        return MOAO_OK;
     TRY(params_parse_file(l, l->par->atmosphere_file, at, "atmosphere.file", &root));
     for (int i = 0; i < root->n; i++)
         if (strcmp(root->key[i]->text, "profiles") != 0)
@@ -355,8 +357,8 @@ static status read_atmosphere(params_loader *l) {
     TRY(params_check_alternatives(legacy, "atmosphere.legacy", "atmosphere.legacy"));
     if (list != NULL)
         return read_profiles(l, list, "atmosphere.profiles");
-    if (file != NULL) /* without a value, which was reported, there is none to read */
-        return l->par->atmosphere_file != NULL ? read_atmosphere_file(l, file) : MOAO_OK;
+    if (file != NULL)
+        return read_atmosphere_file(l, file);
     if (param_node(legacy, "files") != NULL)
         return read_legacy_names(l, l->par->atmosphere_legacy_files.n,
                                  l->par->atmosphere_legacy_files.v, param_node(legacy, "files"));

@@ -171,11 +171,11 @@ int psf_lattice_rows(const psf *p);
 psf_strip psf_influence(const psf *p, int j, double *out);
 /* Numbers that psf_influence writes for a row, at most; 1 at least. Local. */
 size_t psf_influence_most(const psf *p);
-/* One point in `step`, an odd number, in places of their cells that change from row to row: their
- * numbers into at, of psf_points of them at most; how many. psf_thin_step: the largest such number
- * that is at most `most`, at least 1. Local. */
+/* psf_thin: one point in psf_thin_step(most), in places of their cells that change from row to row:
+ * their numbers into at, of psf_points of them at most; how many. psf_thin_step: the largest odd
+ * number that is at most `most`, at least 1. Local. */
 int psf_thin_step(size_t most);
-int psf_thin(const psf *p, int step, int *at);
+int psf_thin(const psf *p, size_t most, int *at);
 /* all[x] = sum over the points x' of a function of their separation. Local. */
 void psf_pair_sums(const psf *p, const double *d, double *all);
 /* Structure function of the turbulence at the separations [m^2], 0 where there are no pairs; and

@@ -336,7 +336,8 @@ int psf_thin_step(size_t most) {
     return most < 1 ? 1 : (int)((most - 1) / 2 * 2 + 1);
 }
 
-int psf_thin(const psf *p, int step, int *at) {
+int psf_thin(const psf *p, size_t most, int *at) {
+    const int step = psf_thin_step(most);
     int n = 0;
     for (int j = 0; j < psf_lattice_rows(p); j++) {
         const psf_strip z = psf_influence(p, j, NULL);
