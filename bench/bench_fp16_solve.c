@@ -38,7 +38,7 @@ static void commands(int64_t n, double alpha, const double *p, double beta, doub
 static void right_side(void) {
     for (int64_t j = 0, n; j < m; j += n) {
         n = width(j, m);
-        check(mat->fill_ctm(target, BACKEND_D, 0, t, j, n, panel, t));
+        check(mat->fill_ctm(target, BACKEND_D, (matcov_region){0, t, j, n}, panel, t));
         commands(n, 1, panel, 0, b0 + j * v);
     }
 }
@@ -47,7 +47,7 @@ static status right_side_fp16(backend_type fills, int exponent, int64_t piece) {
     status st;
     for (int64_t j = 0, n; j < m; j += n) {
         n = width(j, m);
-        TRY(mat->fill_ctm(target, fills, 0, t, j, n, panel, t));
+        TRY(mat->fill_ctm(target, fills, (matcov_region){0, t, j, n}, panel, t));
         if (inverse != NULL && fills == BACKEND_S) {
             TRY(be->sparse->times(ctx, fills, &stencil[1], n, 1, panel, t, 0, b32 + j * v, v));
             continue;
@@ -80,7 +80,8 @@ static double residual(void) {
     load(atmos_profile_at(&air, air.tor_time[0]), false);
     for (int64_t j = 0, n; j < m; j += n) {
         n = width(j, m);
-        check(mat->fill_cmm(cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, panel, m));
+        check(
+            mat->fill_cmm(cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, m, j, n}, panel, m));
         copy(z, b0 + j * v, (size_t)(v * n) * sizeof *z);
         multiply('N', 'N', v, n, m, -1, w, v, panel, m, 1, z, v);
         sum += squares(z, n);
@@ -97,7 +98,8 @@ static double residual_of_some(void) {
     load(atmos_profile_at(&air, air.tor_time[0]), false);
     for (int64_t k = 0; k < GROUPS; k++) {
         const int64_t j = (m - n) * k / (GROUPS - 1);
-        check(mat->fill_cmm(cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, panel, m));
+        check(
+            mat->fill_cmm(cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, m, j, n}, panel, m));
         copy(z, b0 + j * v, (size_t)(v * n) * sizeof *z);
         whole += squares(z, n);
         multiply('N', 'N', v, n, m, -1, w, v, panel, m, 1, z, v);
@@ -110,9 +112,10 @@ static double residual_of_some(void) {
 static void expose(void) {
     for (int64_t j = 0, n; j < m; j += n) {
         n = width(j, m);
-        check(mat->fill_cmm(cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, panel, m));
+        check(
+            mat->fill_cmm(cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, m, j, n}, panel, m));
         multiply('N', 'N', v, n, m, 0.5, w, v, panel, m, 0, z, v);
-        check(mat->fill_ctm(target, BACKEND_D, 0, t, j, n, panel, t));
+        check(mat->fill_ctm(target, BACKEND_D, (matcov_region){0, t, j, n}, panel, t));
         commands(n, -1, panel, 1, z);
         multiply('N', 'T', v, v, n, 1, z, v, w + j * v, v, j > 0, y, v);
     }
@@ -121,7 +124,7 @@ static void expose(void) {
 static void truth(void) {
     for (int64_t j = 0, n; j < t; j += n) {
         n = width(j, t);
-        check(mat->fill_ctt(cov, BACKEND_D, 'A', 0, t, j, n, panel, t));
+        check(mat->fill_ctt(cov, BACKEND_D, 'A', (matcov_region){0, t, j, n}, panel, t));
         multiply('N', 'N', v, n, t, 1, dplus, v, panel, t, 0, z, v);
         multiply('N', 'T', v, v, n, 1, z, v, dplus + j * v, v, j > 0, y, v);
     }
@@ -206,7 +209,7 @@ static double clocked(double *from) {
 static void factor(void) {
     double from = now();
     int info, *where = take(1, sizeof *where);
-    check(mat->fill_cmm(cov, BACKEND_D, 'L', MATCOV_ALL, 0, m, 0, m, a, m));
+    check(mat->fill_cmm(cov, BACKEND_D, 'L', MATCOV_ALL, (matcov_region){0, m, 0, m}, a, m));
     printf("fill %.3f s, ", clocked(&from));
     check(be->potrf(ctx, BACKEND_D, 'L', m, a, m, where, work, lwork));
     printf("factor %.3f s\n", clocked(&from));
@@ -221,7 +224,8 @@ static double variances(void) {
     double sum = 0, most = 0;
     for (int64_t i = 0; i < m; i += 256) {
         double c;
-        check(mat->fill_cmm(cov, BACKEND_D, 'A', MATCOV_ALL, i, 1, i, 1, number, 1));
+        check(
+            mat->fill_cmm(cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){i, 1, i, 1}, number, 1));
         fetch(&c, number, sizeof c);
         sum += c * 256;
         most = c > most ? c : most;
@@ -349,7 +353,7 @@ static void bench_right_side(void) {
     clocked(&from);
     right_side();
     printf("B = D+ Ctm0 in double precision %.3f s\n", clocked(&from));
-    check(mat->fill_ctm(target, BACKEND_D, 0, t, 0, width(0, m), panel, t));
+    check(mat->fill_ctm(target, BACKEND_D, (matcov_region){0, t, 0, width(0, m)}, panel, t));
     const int exponent = backend_fp16_exponent(4 * largest(BACKEND_D, t, width(0, m), panel));
     for (int64_t piece = 128; piece <= 256; piece *= 2) {
         check(right_side_fp16(BACKEND_S, exponent, piece));
@@ -369,7 +373,7 @@ static void bench_right_side(void) {
     }
     clocked(&from);
     for (int64_t j = 0; j < m; j += width(j, m))
-        check(mat->fill_ctm(target, BACKEND_S, 0, t, j, width(j, m), panel, t));
+        check(mat->fill_ctm(target, BACKEND_S, (matcov_region){0, t, j, width(j, m)}, panel, t));
     printf("Ctm0 in single precision alone %.4f s\n", clocked(&from));
 }
 

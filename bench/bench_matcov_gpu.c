@@ -106,9 +106,9 @@ static void bench_cmm(const sys *s, const profile *p, const matcov_model *m, bac
         bool two = t == BACKEND_D;
         check(be->alloc(ctx, (size_t)n * (size_t)n * backend_size(t), &a));
         line(two ? "Cmm, lower triangle" : "Cmm in single precision",
-             TIME(ops->fill_cmm(c, t, 'L', MATCOV_ALL, 0, n, 0, n, a, n)), entries,
+             TIME(ops->fill_cmm(c, t, 'L', MATCOV_ALL, (matcov_region){0, n, 0, n}, a, n)), entries,
              d * other_entries(m, MATCOV_CMM), s->ts.gradient ? -1 : t);
-        check(ops->fill_cmm(c, t, 'L', 0, 0, n, 0, n, a, n));
+        check(ops->fill_cmm(c, t, 'L', 0, (matcov_region){0, n, 0, n}, a, n));
         printf("%-26s %9.2e of the slope variance\n", "  largest error",
                worst(s, p, NULL, a, n, t));
         be->release(ctx, a);
@@ -122,13 +122,13 @@ static void bench_ctm(const sys *s, const profile *p, const matcov_model *m, bac
     void *a;
     check(be->alloc(ctx, (size_t)rows * (size_t)n * 8, &a));
     check(ops->open_target(c, &v));
-    line("Ctt", TIME(ops->fill_ctt(c, BACKEND_D, 'A', 0, rows, 0, rows, a, rows)),
+    line("Ctt", TIME(ops->fill_ctt(c, BACKEND_D, 'A', (matcov_region){0, rows, 0, rows}, a, rows)),
          (double)rows * (double)rows, 0, 0);
     printf("%-26s %9.2f ms\n", "aim", 1e3 * TIME(ops->aim(v, dir, true)));
     for (int t = BACKEND_D; t <= BACKEND_S; t++) {
         bool two = t == BACKEND_D;
         line(two ? "Ctm" : "Ctm in single precision",
-             TIME(ops->fill_ctm(v, t, 0, rows, 0, n, a, rows)), entries,
+             TIME(ops->fill_ctm(v, t, (matcov_region){0, rows, 0, n}, a, rows)), entries,
              d * other_entries(m, MATCOV_CTM), s->ts.gradient ? -1 : t);
         printf("%-26s %9.2e of the slope variance\n", "  largest error",
                worst(s, p, dir, a, rows, t));
@@ -160,9 +160,9 @@ static status all_cpm(const sys *s, backend_cov_target *v, backend_type t, bool 
         const int64_t n = m - j < width ? m - j : width;
         slope_pairs p = {0};
         if (!both)
-            check(ops->fill_cpm(v, t, np, x, y, j, n, a, np));
+            check(ops->fill_cpm(v, t, (matcov_points){np, x, y}, j, n, a, np));
         while (both && slope_pairs_next(s, j, n, width / 2, &p))
-            check(ops->fill_cpm_both(v, t, np, x, y, p.sensor, p.k0, p.n, a, np, p.n));
+            check(ops->fill_cpm_both(v, t, (matcov_points){np, x, y}, p.slopes, a, np));
     }
     return MOAO_OK;
 }
@@ -194,10 +194,12 @@ static void bench_cpm(const sys *s, const matcov_model *m, backend_cov *c) {
         }
     for (int w = 0; w < s->nsensor; w++) {
         const int64_t k0 = s->sensors[w].nsub / 3, bytes = np * 2 * (int64_t)n;
-        check(ops->fill_cpm_both(v, BACKEND_D, np, dx, dy, w, k0, (int64_t)n, a, np, (int64_t)n));
+        check(ops->fill_cpm_both(v, BACKEND_D, (matcov_points){np, dx, dy},
+                                 (matcov_slopes){w, k0, (int64_t)n, (int64_t)n}, a, np));
         check(be->copy(ctx, two, bytes * 8, a, bytes * 8, bytes * 8, 1));
         check(be->sync(ctx));
-        check(ops->fill_cpm_both(v, BACKEND_S, np, dx, dy, w, k0, (int64_t)n, a, np, (int64_t)n));
+        check(ops->fill_cpm_both(v, BACKEND_S, (matcov_points){np, dx, dy},
+                                 (matcov_slopes){w, k0, (int64_t)n, (int64_t)n}, a, np));
         check(be->copy(ctx, one, bytes * 4, a, bytes * 4, bytes * 4, 1));
         check(be->sync(ctx));
         for (int64_t i = 0; i < bytes; i++) {
@@ -220,9 +222,9 @@ static void bench_cpm(const sys *s, const matcov_model *m, backend_cov *c) {
 static status ctm_both(const sys *s, backend_cov_target *v, int first, int end, float *a) {
     const int64_t rows = (int64_t)s->t;
     for (int w = first; w < end; w++)
-        check(ops->fill_ctm_both(v, BACKEND_S, w, 0, s->sensors[w].nsub,
-                                 a + rows * (int64_t)s->sensors[w].first, rows,
-                                 s->sensors[w].nsub));
+        check(ops->fill_ctm_both(v, BACKEND_S,
+                                 (matcov_slopes){w, 0, s->sensors[w].nsub, s->sensors[w].nsub},
+                                 a + rows * (int64_t)s->sensors[w].first, rows));
     return MOAO_OK;
 }
 
@@ -231,9 +233,9 @@ static status ctm_fp16(const sys *s, backend_cov_target *v, uint16_t *a) {
     const int64_t rows = (int64_t)s->t;
     bool done;
     for (int w = 0; w < s->nsensor; w++)
-        check(ops->fill_ctm_fp16(v, 16, w, 0, s->sensors[w].nsub,
-                                 a + rows * (int64_t)s->sensors[w].first, rows, s->sensors[w].nsub,
-                                 &done));
+        check(ops->fill_ctm_fp16(v, 16,
+                                 (matcov_slopes){w, 0, s->sensors[w].nsub, s->sensors[w].nsub},
+                                 a + rows * (int64_t)s->sensors[w].first, rows, &done));
     return MOAO_OK;
 }
 
@@ -268,7 +270,7 @@ static void compare_ctm(const sys *s, backend_cov_target *v, float *a) {
         for (int axis = 0; axis < 2; axis++) {
             const int64_t nsub = s->sensors[w].nsub,
                           j = (int64_t)s->sensors[w].first + axis * nsub + nsub / 3;
-            check(ops->fill_ctm(v, BACKEND_D, 0, rows, j, n, d, rows));
+            check(ops->fill_ctm(v, BACKEND_D, (matcov_region){0, rows, j, n}, d, rows));
             check(be->copy(ctx, two, rows * n * 8, d, rows * n * 8, rows * n * 8, 1));
             check(be->copy(ctx, one, rows * n * 4, a + j * rows, rows * n * 4, rows * n * 4, 1));
             check(be->sync(ctx));
@@ -312,7 +314,8 @@ static void bench_difference(const sys *s, int nlayer) {
     double from = now(), took = 0;
     for (int k = 0; k < 3; k++, took = now() - from, from = now()) {
         for (int64_t j = 0; j < n; j += width)
-            check(ops->fill_ctm(v, BACKEND_S, 0, rows, j, n - j < width ? n - j : width, a, rows));
+            check(ops->fill_ctm(
+                v, BACKEND_S, (matcov_region){0, rows, j, n - j < width ? n - j : width}, a, rows));
         check(be->sync(ctx));
     }
     line("Ctm in single precision", took, (double)rows * (double)n,

@@ -71,7 +71,8 @@ static status outlined_pairs(const fixture *f, backend_cov *c) {
 static status other_pairs(const fixture *f, backend_cov *c) {
     const int64_t room = (int64_t)f->s.m * WIDTH;
     for (lattice_pairs_block b = {0}; lattice_pairs_next_block(&f->s, &f->lattice, room, &b);)
-        check(ops->fill_cmm(c, BACKEND_S, 'A', 0, b.j, b.n, b.row, b.rows, f->a, b.n));
+        check(ops->fill_cmm(c, BACKEND_S, 'A', 0, (matcov_region){b.j, b.n, b.row, b.rows}, f->a,
+                            b.n));
     return MOAO_OK;
 }
 
@@ -83,11 +84,11 @@ static status phase_of_target(const fixture *f, backend_cov_target *v) {
         bool done = false;
         while (slope_pairs_next(&f->s, j, n, WIDTH / 2, &p)) {
             if (ops->fill_cpm_fp16 != NULL)
-                check(ops->fill_cpm_fp16(v, 16, f->np, f->x, f->y, p.sensor, p.k0, p.n, f->a, f->np,
-                                         p.n, &done));
+                check(ops->fill_cpm_fp16(v, 16, (matcov_points){f->np, f->x, f->y}, p.slopes, f->a,
+                                         f->np, &done));
             if (!done)
-                check(ops->fill_cpm_both(v, BACKEND_S, f->np, f->x, f->y, p.sensor, p.k0, p.n, f->a,
-                                         f->np, p.n));
+                check(ops->fill_cpm_both(v, BACKEND_S, (matcov_points){f->np, f->x, f->y}, p.slopes,
+                                         f->a, f->np));
         }
     }
     return MOAO_OK;
@@ -96,8 +97,9 @@ static status phase_of_target(const fixture *f, backend_cov_target *v) {
 static status all_cmm(const fixture *f, backend_cov *c) {
     const int64_t m = (int64_t)f->s.m;
     for (int64_t j = 0; j < m; j += DOUBLES)
-        check(ops->fill_cmm(c, BACKEND_D, 'L', MATCOV_ALL, j, m - j, j,
-                            m - j < DOUBLES ? m - j : DOUBLES, f->a, m));
+        check(ops->fill_cmm(c, BACKEND_D, 'L', MATCOV_ALL,
+                            (matcov_region){j, m - j, j, m - j < DOUBLES ? m - j : DOUBLES}, f->a,
+                            m));
     return MOAO_OK;
 }
 
@@ -115,10 +117,13 @@ static void one_block(const fixture *f, backend_cov *c, backend_cov_target *v, i
     if (k == BLOCK_LATTICE)
         check(ops->outlined(c, t, 0, 1, f->a, *rows));
     else if (k == BLOCK_OTHERS)
-        check(ops->fill_cmm(c, t, 'A', 0, (int64_t)s->sensors[0].first, *rows,
-                            (int64_t)s->sensors[last].first, *cols, f->a, *rows));
+        check(ops->fill_cmm(c, t, 'A', 0,
+                            (matcov_region){(int64_t)s->sensors[0].first, *rows,
+                                            (int64_t)s->sensors[last].first, *cols},
+                            f->a, *rows));
     else
-        check(ops->fill_cpm_both(v, t, f->np, f->x, f->y, 0, 0, nsub, f->a, f->np, nsub));
+        check(ops->fill_cpm_both(v, t, (matcov_points){f->np, f->x, f->y},
+                                 (matcov_slopes){0, 0, nsub, nsub}, f->a, f->np));
 }
 
 /* Entries in single precision against double precision: largest and root mean square error, in

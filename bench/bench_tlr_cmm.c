@@ -200,8 +200,8 @@ static void bench_dense(int64_t v, double *x) {
     double *c = room_for(m * m), *info = room_for(1);
     check(engine_work(&e, e.be->workspace(BACKEND_POTRF, BACKEND_D, m, m)));
     check(engine_work(&e, e.be->workspace(BACKEND_TRSM, BACKEND_D, v, m)));
-    row("dense: entries",
-        ONCE(e.mat->fill_cmm(e.cov, BACKEND_D, 'L', MATCOV_ALL, 0, m, 0, m, c, m)));
+    row("dense: entries", ONCE(e.mat->fill_cmm(e.cov, BACKEND_D, 'L', MATCOV_ALL,
+                                               (matcov_region){0, m, 0, m}, c, m)));
     row("dense: factor",
         ONCE(e.be->potrf(e.ctx, BACKEND_D, 'L', m, c, m, (int *)(void *)info, e.work, e.lwork)));
     spent t = ONCE(e.be->trsm(e.ctx, BACKEND_D, 'R', 'L', 'T', 'N', v, m, &one, c, m, x, v, e.work,

@@ -72,8 +72,8 @@ static status fill_points(void *arg, int64_t i0, int64_t ni, int64_t j0, int64_t
 
 /* --- Cmm --- */
 
-/* Natural columns of a sensor at a time, from the row that is needed on; block columns are asked for
- * from the left to the right. */
+/* Natural columns of a sensor at a time, from the row that is needed on; block columns are asked
+ * for from the left to the right. */
 struct Slopes {
     const backend_matcov *ops;
     backend_cov *cov;
@@ -102,8 +102,10 @@ static inline const double *strip_of(Slopes *s, int sensor, int64_t from) {
         return s->strip;
     s->held = sensor;
     s->from = from;
-    OK(s->ops->fill_cmm(s->cov, BACKEND_D, 'A', MATCOV_ALL, from, s->n - from, s->first[sensor],
-                        s->first[sensor + 1] - s->first[sensor], s->strip + from, s->n));
+    OK(s->ops->fill_cmm(
+        s->cov, BACKEND_D, 'A', MATCOV_ALL,
+        matcov_region{from, s->n - from, s->first[sensor], s->first[sensor + 1] - s->first[sensor]},
+        s->strip + from, s->n));
     return s->strip;
 }
 

@@ -167,6 +167,24 @@ typedef struct {
     float *u, *v;
 } matcov_tile;
 
+/* Rows i0 .. i0 + ni and columns j0 .. j0 + nj of a matrix. */
+typedef struct {
+    int64_t i0, ni, j0, nj;
+} matcov_region;
+
+/* Points of the pupil [m], in the backend's memory. */
+typedef struct {
+    int64_t n;
+    const double *x, *y;
+} matcov_points;
+
+/* Both axes of subapertures k0 .. k0 + n of a sensor, from one evaluation where there is a way: x
+ * slopes in columns 0:n of a block, y slopes in columns apart:apart+n, apart >= n. */
+typedef struct {
+    int sensor;
+    int64_t k0, n, apart;
+} matcov_slopes;
+
 typedef struct backend_cov backend_cov;
 typedef struct backend_cov_target backend_cov_target;
 
@@ -184,13 +202,13 @@ typedef struct backend_matcov {
     status (*load)(backend_cov *c, const matcov_model *m);
     void (*close)(backend_cov *c);
 
-    /* Block (i0:i0+ni, j0:j0+nj) of Cmm or Ctt, types D and S. part: 'A' all of it; 'L' what is on
-     * or below the diagonal of the matrix, the rest is not touched; 'T' the same with the diagonal
-     * halved, so that T + T' is the matrix. with: MATCOV_NOISE, MATCOV_TIPTILT or both. */
-    status (*fill_cmm)(backend_cov *c, backend_type t, char part, unsigned with, int64_t i0,
-                       int64_t ni, int64_t j0, int64_t nj, void *a, int64_t lda);
-    status (*fill_ctt)(backend_cov *c, backend_type t, char part, int64_t i0, int64_t ni,
-                       int64_t j0, int64_t nj, void *a, int64_t lda);
+    /* A block of Cmm or Ctt, types D and S. part: 'A' all of it; 'L' what is on or below the
+     * diagonal of the matrix, the rest is not touched; 'T' the same with the diagonal halved, so
+     * that T + T' is the matrix. with: MATCOV_NOISE, MATCOV_TIPTILT or both. */
+    status (*fill_cmm)(backend_cov *c, backend_type t, char part, unsigned with, matcov_region g,
+                       void *a, int64_t lda);
+    status (*fill_ctt)(backend_cov *c, backend_type t, char part, matcov_region g, void *a,
+                       int64_t lda);
 
     /* Of two sensors, under the profile loaded, and until the next one is. */
     status (*values)(backend_cov *c, int a, int b, matcov_values *v);
@@ -201,39 +219,31 @@ typedef struct backend_matcov {
     status (*outlined)(backend_cov *c, backend_type t, int a, int b, void *e, int64_t lde);
 
     /* A target: the truth sensor in direction dir [rad]; shifted: moved by -V tau
-     * (matcov_target_init). fill_ctm: block of Ctm, truth-sensor slopes i0:i0+ni with measurements
-     * j0:j0+nj. */
+     * (matcov_target_init). fill_ctm: a block of Ctm, truth-sensor slopes with measurements. */
     status (*open_target)(backend_cov *c, backend_cov_target **t);
     void (*close_target)(backend_cov_target *t);
     status (*aim)(backend_cov_target *t, const double dir[2], bool shifted);
-    status (*fill_ctm)(backend_cov_target *target, backend_type t, int64_t i0, int64_t ni,
-                       int64_t j0, int64_t nj, void *a, int64_t lda);
-    /* All truth-sensor slopes with both axes of subapertures k0:k0+n of a sensor, from one
-     * evaluation where a backend has a way: x slopes in columns 0:n of a, y slopes in columns
-     * apart:apart+n, apart >= n. */
-    status (*fill_ctm_both)(backend_cov_target *target, backend_type t, int sensor, int64_t k0,
-                            int64_t n, void *a, int64_t lda, int64_t apart);
+    status (*fill_ctm)(backend_cov_target *target, backend_type t, matcov_region g, void *a,
+                       int64_t lda);
+    /* All truth-sensor slopes with those slopes. */
+    status (*fill_ctm_both)(backend_cov_target *target, backend_type t, matcov_slopes k, void *a,
+                            int64_t lda);
     /* NULL, or the same of a difference of profiles in FP16 of 2^exponent x (backend_fp16.h);
      * *done: this backend has a way for that sensor, else nothing is written. */
-    status (*fill_ctm_fp16)(backend_cov_target *target, int exponent, int sensor, int64_t k0,
-                            int64_t n, uint16_t *a, int64_t lda, int64_t apart, bool *done);
+    status (*fill_ctm_fp16)(backend_cov_target *target, int exponent, matcov_slopes k, uint16_t *a,
+                            int64_t lda, bool *done);
 
-    /* Covariance of the phase at np pupil points x, y [m] (in the backend's memory) seen in the
-     * target's direction with measurements j0:j0+nj, np x nj [m arcsec] (matcov_fill_cpm). Points
-     * lie in the pupil: none is further from the axis than the furthest corner of a subaperture of
-     * any sensor, the truth sensor included. */
-    status (*fill_cpm)(backend_cov_target *target, backend_type t, int64_t np, const double *x,
-                       const double *y, int64_t j0, int64_t nj, void *a, int64_t lda);
-    /* The same for both axes of subapertures k0:k0+n of a sensor, from one evaluation: x slopes in
-     * columns 0:n of a, y slopes in columns apart:apart+n, apart >= n. */
-    status (*fill_cpm_both)(backend_cov_target *target, backend_type t, int64_t np, const double *x,
-                            const double *y, int sensor, int64_t k0, int64_t n, void *a,
-                            int64_t lda, int64_t apart);
-
+    /* Covariance of the phase at points seen in the target's direction with measurements j0:j0+nj,
+     * p.n x nj [m arcsec] (matcov_fill_cpm). Points lie in the pupil: none is further from the axis
+     * than the furthest corner of a subaperture of any sensor, the truth sensor included. */
+    status (*fill_cpm)(backend_cov_target *target, backend_type t, matcov_points p, int64_t j0,
+                       int64_t nj, void *a, int64_t lda);
+    /* The same with those slopes. */
+    status (*fill_cpm_both)(backend_cov_target *target, backend_type t, matcov_points p,
+                            matcov_slopes k, void *a, int64_t lda);
     /* NULL, or the same of a difference of profiles in FP16 of 2^exponent x, as fill_ctm_fp16. */
-    status (*fill_cpm_fp16)(backend_cov_target *target, int exponent, int64_t np, const double *x,
-                            const double *y, int sensor, int64_t k0, int64_t n, uint16_t *a,
-                            int64_t lda, int64_t apart, bool *done);
+    status (*fill_cpm_fp16)(backend_cov_target *target, int exponent, matcov_points p,
+                            matcov_slopes k, uint16_t *a, int64_t lda, bool *done);
 
     /* NULL, or blocks of sensors with sensors (without noise and tip-tilt constants), or, with a
      * target that was aimed, of points with sensors, each to a root mean square error of its
@@ -243,11 +253,17 @@ typedef struct backend_matcov {
                     matcov_tile *tile);
 } backend_matcov;
 
-/* Argument check that every backend makes. */
-static inline bool matcov_block_ok(backend_type t, int64_t rows, int64_t i0, int64_t ni,
-                                   int64_t cols, int64_t j0, int64_t nj, int64_t lda) {
-    return (t == BACKEND_D || t == BACKEND_S) && i0 >= 0 && ni >= 0 && ni <= rows - i0 && j0 >= 0 &&
-           nj >= 0 && nj <= cols - j0 && lda >= (ni > 1 ? ni : 1);
+/* Argument checks that every backend makes: of a block of a matrix, of its columns that slopes of a
+ * sensor of nsub subapertures take. */
+static inline bool matcov_block_ok(backend_type t, int64_t rows, int64_t cols, matcov_region g,
+                                   int64_t lda) {
+    return (t == BACKEND_D || t == BACKEND_S) && g.i0 >= 0 && g.ni >= 0 && g.ni <= rows - g.i0 &&
+           g.j0 >= 0 && g.nj >= 0 && g.nj <= cols - g.j0 && lda >= (g.ni > 1 ? g.ni : 1);
+}
+static inline bool matcov_slopes_ok(backend_type t, int64_t rows, int64_t nsub, matcov_slopes k,
+                                    int64_t lda) {
+    const matcov_region g = {0, rows, k.k0, k.n};
+    return k.apart >= k.n && matcov_block_ok(t, rows, nsub, g, lda);
 }
 
 #ifdef __cplusplus

@@ -14,23 +14,22 @@ static bool part_ok(char part) {
     return backend_is(part, "ALT");
 }
 
-static status fill_cmm(backend_cov *c, backend_type t, char part, unsigned with, int64_t i0,
-                       int64_t ni, int64_t j0, int64_t nj, void *a, int64_t lda) {
+static status fill_cmm(backend_cov *c, backend_type t, char part, unsigned with, matcov_region g,
+                       void *a, int64_t lda) {
     const backend_cov_head *h = cov_of(c);
-    const bool fine =
-        part_ok(part) && with <= MATCOV_ALL && matcov_block_ok(t, h->m, i0, ni, h->m, j0, nj, lda);
-    const extent x[] = {{a, ni, nj, lda, backend_size(t)}};
+    const bool fine = part_ok(part) && with <= MATCOV_ALL && matcov_block_ok(t, h->m, h->m, g, lda);
+    const extent x[] = {{a, g.ni, g.nj, lda, backend_size(t)}};
     const status st = extents_check(checked_range(fine, "fill_cmm"), "fill_cmm", 1, x);
-    return st == MOAO_OK ? h->own->fill_cmm(c, t, part, with, i0, ni, j0, nj, a, lda) : st;
+    return st == MOAO_OK ? h->own->fill_cmm(c, t, part, with, g, a, lda) : st;
 }
 
-static status fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0, int64_t ni,
-                       int64_t j0, int64_t nj, void *a, int64_t lda) {
+static status fill_ctt(backend_cov *c, backend_type t, char part, matcov_region g, void *a,
+                       int64_t lda) {
     const backend_cov_head *h = cov_of(c);
-    const bool fine = part_ok(part) && matcov_block_ok(t, h->t, i0, ni, h->t, j0, nj, lda);
-    const extent x[] = {{a, ni, nj, lda, backend_size(t)}};
+    const bool fine = part_ok(part) && matcov_block_ok(t, h->t, h->t, g, lda);
+    const extent x[] = {{a, g.ni, g.nj, lda, backend_size(t)}};
     const status st = extents_check(checked_range(fine, "fill_ctt"), "fill_ctt", 1, x);
-    return st == MOAO_OK ? h->own->fill_ctt(c, t, part, i0, ni, j0, nj, a, lda) : st;
+    return st == MOAO_OK ? h->own->fill_ctt(c, t, part, g, a, lda) : st;
 }
 
 static status aim(backend_cov_target *t, const double dir[2], bool shifted) {
@@ -46,22 +45,22 @@ static status admit_target(const backend_cov_target_head *h, bool fine, const ch
     return checked_range(fine, name);
 }
 
-static status fill_ctm(backend_cov_target *v, backend_type t, int64_t i0, int64_t ni, int64_t j0,
-                       int64_t nj, void *a, int64_t lda) {
+static status fill_ctm(backend_cov_target *v, backend_type t, matcov_region g, void *a,
+                       int64_t lda) {
     const backend_cov_target_head *h = target_of(v);
-    const bool fine = matcov_block_ok(t, h->cov->t, i0, ni, h->cov->m, j0, nj, lda);
-    const extent to[] = {{a, ni, nj, lda, backend_size(t)}};
+    const bool fine = matcov_block_ok(t, h->cov->t, h->cov->m, g, lda);
+    const extent to[] = {{a, g.ni, g.nj, lda, backend_size(t)}};
     const status st = extents_check(admit_target(h, fine, "fill_ctm"), "fill_ctm", 1, to);
-    return st == MOAO_OK ? h->cov->own->fill_ctm(v, t, i0, ni, j0, nj, a, lda) : st;
+    return st == MOAO_OK ? h->cov->own->fill_ctm(v, t, g, a, lda) : st;
 }
 
-static status fill_cpm(backend_cov_target *v, backend_type t, int64_t np, const double *x,
-                       const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
+static status fill_cpm(backend_cov_target *v, backend_type t, matcov_points p, int64_t j0,
+                       int64_t nj, void *a, int64_t lda) {
     const backend_cov_target_head *h = target_of(v);
-    const bool fine = matcov_block_ok(t, np, 0, np, h->cov->m, j0, nj, lda);
-    const extent to[] = {{a, np, nj, lda, backend_size(t)}};
+    const bool fine = matcov_block_ok(t, p.n, h->cov->m, (matcov_region){0, p.n, j0, nj}, lda);
+    const extent to[] = {{a, p.n, nj, lda, backend_size(t)}};
     const status st = extents_check(admit_target(h, fine, "fill_cpm"), "fill_cpm", 1, to);
-    return st == MOAO_OK ? h->cov->own->fill_cpm(v, t, np, x, y, j0, nj, a, lda) : st;
+    return st == MOAO_OK ? h->cov->own->fill_cpm(v, t, p, j0, nj, a, lda) : st;
 }
 
 void checked_matcov(const backend_matcov *own, backend_matcov *table) {

@@ -140,7 +140,7 @@ static status add_cross(const job *k, const psf_strip *z, part *w) {
     for (int l = 0; l < k->n; l++)
         for (int j = 0, n; j < k->t; j += n) {
             n = k->t - j < PANEL ? k->t - j : PANEL;
-            TRY(matcov_fill_cpm(k->y[l].target, (size_t)z->n, px + z->first, py + z->first,
+            TRY(matcov_fill_cpm(k->y[l].target, (matcov_points){z->n, px + z->first, py + z->first},
                                 (size_t)j, (size_t)n, w->cov, (size_t)z->n));
             for (int i = 0; i < z->n; i++)
                 w->cross[l] +=

@@ -96,15 +96,16 @@ status engine_aim_right(const engine *e, backend_cov_target *target, int d) {
 
 status engine_fill_right(const engine *e, backend_cov_target *target, backend_type t, int64_t j,
                          int64_t n, void *a) {
-    return e->s->fit.phase ? e->mat->fill_cpm(target, t, e->t, e->x, e->y, j, n, a, e->t)
-                           : e->mat->fill_ctm(target, t, 0, e->t, j, n, a, e->t);
+    return e->s->fit.phase
+               ? e->mat->fill_cpm(target, t, (matcov_points){e->t, e->x, e->y}, j, n, a, e->t)
+               : e->mat->fill_ctm(target, t, (matcov_region){0, e->t, j, n}, a, e->t);
 }
 
-status engine_fill_right_both(const engine *e, backend_cov_target *target, int sensor, int64_t k0,
-                              int64_t n, double *a) {
-    return e->s->fit.phase ? e->mat->fill_cpm_both(target, BACKEND_D, e->t, e->x, e->y, sensor, k0,
-                                                   n, a, e->t, n)
-                           : e->mat->fill_ctm_both(target, BACKEND_D, sensor, k0, n, a, e->t, n);
+status engine_fill_right_both(const engine *e, backend_cov_target *target, matcov_slopes k,
+                              double *a) {
+    return e->s->fit.phase ? e->mat->fill_cpm_both(target, BACKEND_D,
+                                                   (matcov_points){e->t, e->x, e->y}, k, a, e->t)
+                           : e->mat->fill_ctm_both(target, BACKEND_D, k, a, e->t);
 }
 
 status engine_agree_now(const engine *e, stage stg, status st) {

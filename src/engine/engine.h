@@ -80,9 +80,9 @@ status engine_aim_right(const engine *e, backend_cov_target *target, int d);
  * place, of Cpm at the points, e->t x n, type D or S, leading dimension e->t. */
 status engine_fill_right(const engine *e, backend_cov_target *target, backend_type t, int64_t j,
                          int64_t n, void *a);
-/* The same in type D of both axes of subapertures k0 .. k0 + n of a sensor: e->t x 2 n. */
-status engine_fill_right_both(const engine *e, backend_cov_target *target, int sensor, int64_t k0,
-                              int64_t n, double *a);
+/* The same in type D of both axes of subapertures of a sensor. */
+status engine_fill_right_both(const engine *e, backend_cov_target *target, matcov_slopes k,
+                              double *a);
 
 /* Local. Waits for the stream; MOAO_INTERNAL, without a message, when another rank failed. */
 status engine_sync(engine *e);

@@ -259,8 +259,9 @@ static status fill_columns(cholesky *f, const profile *p) {
     TRY(engine_load(e, p));
     for (int64_t c = f->group->rank; c < cholesky_strips(f); c += f->group->size) {
         const int64_t j = c * f->strip;
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'L', MATCOV_ALL, j, e->m - j, j, strip_width(f, j),
-                             at(f, j, j), e->m));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'L', MATCOV_ALL,
+                             (matcov_region){j, e->m - j, j, strip_width(f, j)}, at(f, j, j),
+                             e->m));
     }
     TRY(engine_sync(e));
 done:

@@ -256,7 +256,8 @@ static status find_bound(split_factor *x, double *tile, double *bound) {
     status st = MOAO_OK;
     for (int64_t j = 0; j < e->m; j += STEP) {
         const int64_t n = e->m - j < N ? e->m - j : N;
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, j, n, j, n, tile, n));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){j, n, j, n}, tile,
+                             n));
         TRY(engine_copy(e, host, tile, n * n));
         TRY(engine_sync(e));
         for (int64_t i = 0; i < n; i++)

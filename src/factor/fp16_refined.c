@@ -138,7 +138,8 @@ static status residual(refined *x, const wrows *w, double *norm) {
     status st = MOAO_OK;
     for (int64_t p = 0; p < x->npart; p++) {
         const int64_t j = p * e->width, n = engine_width(e, j, m), most = v > n ? v : n;
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, x->base.panel, m));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, m, j, n},
+                             x->base.panel, m));
         TRY(e->be->copy(e->ctx, x->part, v * d, x->b0 + j * v, v * d, v * d, n));
         TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, w->w, w->ld, x->base.panel, m, 1.0, x->part,
                         v));

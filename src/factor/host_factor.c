@@ -149,7 +149,8 @@ static status one_panel(streamed *o, feed *f, int k) {
     const int64_t m = e->m, b = o->b, j = k * b, rows = panel_rows(o, k), n = panel_cols(o, k);
     double *panel = o->room + (k % 2) * m * b;
     status st;
-    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'L', MATCOV_ALL, j, rows, j, n, panel, rows));
+    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'L', MATCOV_ALL, (matcov_region){j, rows, j, n}, panel,
+                         rows));
     if (k > 0)
         TRY(cholesky_update(e, e->ctx, rows, n, b, o->room + ((k - 1) % 2) * m * b + b, rows + b,
                             panel, rows, rows, true));

@@ -44,8 +44,9 @@ static void distributed_close(factor *base) {
 static status fill_block(void *ctx, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
                          size_t ld) {
     engine *e = ctx;
-    return e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (int64_t)i0, (int64_t)ni,
-                            (int64_t)j0, (int64_t)nj, a, (int64_t)ld);
+    return e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL,
+                            (matcov_region){(int64_t)i0, (int64_t)ni, (int64_t)j0, (int64_t)nj}, a,
+                            (int64_t)ld);
 }
 
 /* The same by way of a device. */

@@ -432,7 +432,8 @@ static status subtract_product(compressed *o, const wrows *w) {
     status st = MOAO_OK;
     for (int64_t j = 0, n; j < m; j += n) {
         n = engine_width(e, j, m);
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, o->base.panel, m));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, m, j, n},
+                             o->base.panel, m));
         TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, w->w, w->ld, o->base.panel, m, 1.0,
                         o->base.spare + j * v, v));
     }

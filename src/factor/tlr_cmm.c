@@ -105,7 +105,8 @@ int tlr_cmm_sensor(const tlr_cmm *c, int64_t t) {
 static status fill_rows(tlr_cmm *c, int w, int64_t i, int64_t ni) {
     const engine *e = c->e;
     const int64_t j = c->first[w], nj = c->first[w + 1] - j;
-    return e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, i, ni, j, nj, c->strip + i, e->m);
+    return e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){i, ni, j, nj},
+                            c->strip + i, e->m);
 }
 
 bool tlr_cmm_own_rows(const tlr_cmm *c) {

@@ -167,7 +167,8 @@ status tlr_refine_residual(tlr_refine *f, int64_t v) {
     for (int64_t j = 0, n; j < m; j += n) {
         fp16_pair c = {hi, hi + ld * most, ld, 0}, below = c;
         n = least(m - j, most);
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_NOISE, j, m - j, j, n, f->area, m));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_NOISE, (matcov_region){j, m - j, j, n},
+                             f->area, m));
         TRY(exponent_of(f, m - j, n, f->area, m, &c.exponent));
         TRY(e->be->fp16->split(e->ctx, BACKEND_D, 'A', m - j, n, c.exponent, f->area, m, hi, ld,
                                hi + ld * most, ld));
@@ -190,7 +191,8 @@ status tlr_refine_check(tlr_refine *f, const wrows *w, double *rho) {
     for (int g = 0; g < REFINE_GROUPS; g++) {
         int64_t n;
         const int64_t j = group(e, g, &n), at = g * REFINE_GROUP * v;
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, f->area, m));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, m, j, n},
+                             f->area, m));
         TRY(e->be->gather(e->ctx, BACKEND_D, v, n, NULL, NULL, f->some + at, v, 0, r + at, v));
         TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, w->w, w->ld, f->area, m, 1.0, r + at, v));
         TRY(e->be->fp16->squares(e->ctx, BACKEND_D, v, n, r + at, v, tile, f->numbers + 2 * g, 1));

@@ -71,11 +71,12 @@ static status fill_covariance(writer *w, size_t rows, size_t j0, size_t nj, doub
     status st;
     if (!is_root(w->r))
         return MOAO_OK;
-    st = w->part == PART_CMM
-             ? e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, n, j, cols, w->dev, n)
+    st = w->part == PART_CMM ? e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL,
+                                                (matcov_region){0, n, j, cols}, w->dev, n)
          : w->part == PART_CTT
-             ? e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, n, j, cols, w->dev, n)
-             : e->mat->fill_ctm(w->t.target[0], BACKEND_D, 0, n, j, cols, w->dev, n);
+             ? e->mat->fill_ctt(e->cov, BACKEND_D, 'A', (matcov_region){0, n, j, cols}, w->dev, n)
+             : e->mat->fill_ctm(w->t.target[0], BACKEND_D, (matcov_region){0, n, j, cols}, w->dev,
+                                n);
     return st == MOAO_OK ? fetch(w, n, nj, w->dev, n, a, rows) : st;
 }
 

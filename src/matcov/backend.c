@@ -81,40 +81,40 @@ static int64_t panel_width(int64_t j, int64_t nj) {
     return nj - j < PANEL ? nj - j : PANEL;
 }
 
-static status cpu_fill_cmm(backend_cov *c, backend_type t, char part, unsigned with, int64_t i0,
-                           int64_t ni, int64_t j0, int64_t nj, void *a, int64_t lda) {
+static status cpu_fill_cmm(backend_cov *c, backend_type t, char part, unsigned with,
+                           matcov_region g, void *a, int64_t lda) {
     status st;
     double *v = NULL;
-    output o = {t, part, i0, ni, a, lda};
+    const output o = {t, part, g.i0, g.ni, a, lda};
+    cov_block b = {(size_t)g.i0, (size_t)g.ni, (size_t)g.j0, (size_t)g.nj, a, (size_t)lda};
     if (t == BACKEND_D && part == 'A') /* as the CPU's runs have it: nothing to convert */
-        return fill_cmm_with(c->mc, with, (size_t)i0, (size_t)ni, (size_t)j0, (size_t)nj, a,
-                             (size_t)lda);
-    TRY(panel_alloc(ni, &v));
-    for (int64_t j = 0; j < nj; j += PANEL) {
-        int64_t n = panel_width(j, nj);
-        TRY(fill_cmm_with(c->mc, with, (size_t)i0, (size_t)ni, (size_t)(j0 + j), (size_t)n, v,
-                          (size_t)ni));
-        put(&o, v, j0 + j, n, j);
+        return fill_cmm_with(c->mc, with, b);
+    TRY(panel_alloc(g.ni, &v));
+    b.a = v, b.ld = b.ni;
+    for (int64_t j = 0; j < g.nj; j += PANEL) {
+        const int64_t n = panel_width(j, g.nj);
+        b.j0 = (size_t)(g.j0 + j), b.nj = (size_t)n;
+        TRY(fill_cmm_with(c->mc, with, b));
+        put(&o, v, g.j0 + j, n, j);
     }
 done:
     free(v);
     return st;
 }
 
-static status cpu_fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0, int64_t ni,
-                           int64_t j0, int64_t nj, void *a, int64_t lda) {
+static status cpu_fill_ctt(backend_cov *c, backend_type t, char part, matcov_region g, void *a,
+                           int64_t lda) {
+    const size_t i0 = (size_t)g.i0, ni = (size_t)g.ni;
     status st;
     double *v = NULL;
-    output o = {t, part, i0, ni, a, lda};
+    const output o = {t, part, g.i0, g.ni, a, lda};
     if (t == BACKEND_D && part == 'A')
-        return matcov_fill_ctt(c->mc, (size_t)i0, (size_t)ni, (size_t)j0, (size_t)nj, a,
-                               (size_t)lda);
-    TRY(panel_alloc(ni, &v));
-    for (int64_t j = 0; j < nj; j += PANEL) {
-        int64_t wide = panel_width(j, nj);
-        TRY(matcov_fill_ctt(c->mc, (size_t)i0, (size_t)ni, (size_t)(j0 + j), (size_t)wide, v,
-                            (size_t)ni));
-        put(&o, v, j0 + j, wide, j);
+        return matcov_fill_ctt(c->mc, i0, ni, (size_t)g.j0, (size_t)g.nj, a, (size_t)lda);
+    TRY(panel_alloc(g.ni, &v));
+    for (int64_t j = 0; j < g.nj; j += PANEL) {
+        const int64_t n = panel_width(j, g.nj);
+        TRY(matcov_fill_ctt(c->mc, i0, ni, (size_t)(g.j0 + j), (size_t)n, v, ni));
+        put(&o, v, g.j0 + j, n, j);
     }
 done:
     free(v);
@@ -190,61 +190,68 @@ static status cpu_set_direction(backend_cov_target *t, const double dir[2], bool
     return matcov_target_init(t->c->mc, dir, shifted, &t->mt);
 }
 
-static status cpu_fill_ctm(backend_cov_target *target, backend_type t, int64_t i0, int64_t ni,
-                           int64_t j0, int64_t nj, void *a, int64_t lda) {
+static status cpu_fill_ctm(backend_cov_target *target, backend_type t, matcov_region g, void *a,
+                           int64_t lda) {
     status st;
     const sys *s = target->c->mc->s;
     double *v = NULL;
-    output o = {t, 'A', i0, ni, a, lda};
-    if (t == BACKEND_D && ni == (int64_t)s->t)
-        return matcov_fill_ctm(target->mt, (size_t)j0, (size_t)nj, a, (size_t)lda);
+    const output o = {t, 'A', g.i0, g.ni, a, lda};
+    if (t == BACKEND_D && g.ni == (int64_t)s->t)
+        return matcov_fill_ctm(target->mt, (size_t)g.j0, (size_t)g.nj, a, (size_t)lda);
     TRY(panel_alloc((int64_t)s->t, &v));
-    for (int64_t j = 0; j < nj; j += PANEL) {
-        int64_t n = panel_width(j, nj);
-        TRY(matcov_fill_ctm(target->mt, (size_t)(j0 + j), (size_t)n, v, s->t));
+    for (int64_t j = 0; j < g.nj; j += PANEL) {
+        const int64_t n = panel_width(j, g.nj);
+        TRY(matcov_fill_ctm(target->mt, (size_t)(g.j0 + j), (size_t)n, v, s->t));
         for (int64_t k = 0; k < n; k++)
-            for (int64_t i = 0; i < ni; i++)
-                v[k * ni + i] = v[k * (int64_t)s->t + i0 + i];
-        put(&o, v, j0 + j, n, j);
+            for (int64_t i = 0; i < g.ni; i++)
+                v[k * g.ni + i] = v[k * (int64_t)s->t + g.i0 + i];
+        put(&o, v, g.j0 + j, n, j);
     }
 done:
     free(v);
     return st;
 }
 
-static status cpu_fill_ctm_both(backend_cov_target *target, backend_type t, int sensor, int64_t k0,
-                                int64_t n, void *a, int64_t lda, int64_t apart) {
+/* Of operations on both axes of subapertures of a sensor. */
+static status check_both(const backend_cov_target *target, const char *operation, backend_type t,
+                         int64_t rows, matcov_slopes k, int64_t lda) {
+    const sys *s = target->c->mc->s;
+    if (k.sensor < 0 || k.sensor >= s->nsensor ||
+        !matcov_slopes_ok(t, rows, s->sensors[k.sensor].nsub, k, lda))
+        return status_fail(MOAO_INPUT, "%s: an argument is out of range", operation);
+    if (target->mt == NULL)
+        return status_fail(MOAO_INPUT, "%s: the target was not aimed", operation);
+    return MOAO_OK;
+}
+
+static status cpu_fill_ctm_both(backend_cov_target *target, backend_type t, matcov_slopes k,
+                                void *a, int64_t lda) {
     const sys *s = target->c->mc->s;
     const int64_t rows = (int64_t)s->t;
-    status st = MOAO_OK;
-    if (sensor < 0 || sensor >= s->nsensor || apart < n ||
-        !matcov_block_ok(t, rows, 0, rows, s->sensors[sensor].nsub, k0, n, lda))
-        return status_fail(MOAO_INPUT, "fill_ctm_both: an argument is out of range");
-    if (target->mt == NULL)
-        return status_fail(MOAO_INPUT, "fill_ctm_both: the target was not aimed");
+    status st = check_both(target, "fill_ctm_both", t, rows, k, lda);
+    if (st != MOAO_OK)
+        return st;
     if (t == BACKEND_D)
-        return matcov_fill_ctm_both(target->mt, sensor, (size_t)k0, (size_t)n, a, (size_t)lda,
-                                    (size_t)apart);
+        return matcov_fill_ctm_both(target->mt, k, a, (size_t)lda);
+    const sensor *o = &s->sensors[k.sensor];
     for (int axis = 0; axis < 2 && st == MOAO_OK; axis++)
-        st = cpu_fill_ctm(target, t, 0, rows,
-                          (int64_t)s->sensors[sensor].first + axis * s->sensors[sensor].nsub + k0,
-                          n, (char *)a + axis * apart * lda * (int64_t)backend_size(t), lda);
+        st = cpu_fill_ctm(target, t,
+                          (matcov_region){0, rows, (int64_t)o->first + axis * o->nsub + k.k0, k.n},
+                          (char *)a + axis * k.apart * lda * (int64_t)backend_size(t), lda);
     return st;
 }
 
-static status cpu_fill_cpm(backend_cov_target *target, backend_type t, int64_t np, const double *x,
-                           const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
+static status cpu_fill_cpm(backend_cov_target *target, backend_type t, matcov_points p, int64_t j0,
+                           int64_t nj, void *a, int64_t lda) {
     status st;
     double *v = NULL;
     if (t == BACKEND_D)
-        return matcov_fill_cpm(target->mt, (size_t)np, x, y, (size_t)j0, (size_t)nj, a,
-                               (size_t)lda);
-    output o = {t, 'A', 0, np, a, lda};
-    TRY(panel_alloc(np, &v));
+        return matcov_fill_cpm(target->mt, p, (size_t)j0, (size_t)nj, a, (size_t)lda);
+    const output o = {t, 'A', 0, p.n, a, lda};
+    TRY(panel_alloc(p.n, &v));
     for (int64_t j = 0; j < nj; j += PANEL) {
-        int64_t n = panel_width(j, nj);
-        TRY(matcov_fill_cpm(target->mt, (size_t)np, x, y, (size_t)(j0 + j), (size_t)n, v,
-                            (size_t)np));
+        const int64_t n = panel_width(j, nj);
+        TRY(matcov_fill_cpm(target->mt, p, (size_t)(j0 + j), (size_t)n, v, (size_t)p.n));
         put(&o, v, j0 + j, n, j);
     }
 done:
@@ -252,28 +259,21 @@ done:
     return st;
 }
 
-static status cpu_fill_cpm_both(backend_cov_target *target, backend_type t, int64_t np,
-                                const double *x, const double *y, int sensor, int64_t k0, int64_t n,
-                                void *a, int64_t lda, int64_t apart) {
-    const sys *s = target->c->mc->s;
+static status cpu_fill_cpm_both(backend_cov_target *target, backend_type t, matcov_points p,
+                                matcov_slopes k, void *a, int64_t lda) {
     status st;
     double *v = NULL;
-    if (sensor < 0 || sensor >= s->nsensor || apart < n ||
-        !matcov_block_ok(t, np, 0, np, s->sensors[sensor].nsub, k0, n, lda))
-        return status_fail(MOAO_INPUT, "fill_cpm_both: an argument is out of range");
-    if (target->mt == NULL)
-        return status_fail(MOAO_INPUT, "fill_cpm_both: the target was not aimed");
+    TRY(check_both(target, "fill_cpm_both", t, p.n, k, lda));
     if (t == BACKEND_D)
-        return matcov_fill_cpm_both(target->mt, (size_t)np, x, y, sensor, (size_t)k0, (size_t)n, a,
-                                    (size_t)lda, (size_t)apart);
-    output o = {t, 'A', 0, np, a, lda};
-    TRY(panel_alloc(2 * np, &v));
-    for (int64_t k = 0; k < n; k += PANEL) {
-        const int64_t some = panel_width(k, n);
-        TRY(matcov_fill_cpm_both(target->mt, (size_t)np, x, y, sensor, (size_t)(k0 + k),
-                                 (size_t)some, v, (size_t)np, PANEL));
-        put(&o, v, 0, some, k);
-        put(&o, v + PANEL * np, 0, some, apart + k);
+        return matcov_fill_cpm_both(target->mt, p, k, a, (size_t)lda);
+    const output o = {t, 'A', 0, p.n, a, lda};
+    TRY(panel_alloc(2 * p.n, &v));
+    for (int64_t j = 0; j < k.n; j += PANEL) {
+        const int64_t some = panel_width(j, k.n);
+        TRY(matcov_fill_cpm_both(target->mt, p, (matcov_slopes){k.sensor, k.k0 + j, some, PANEL}, v,
+                                 (size_t)p.n));
+        put(&o, v, 0, some, j);
+        put(&o, v + PANEL * p.n, 0, some, k.apart + j);
     }
 done:
     free(v);

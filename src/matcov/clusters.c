@@ -137,9 +137,10 @@ static status fill_runs(const matcov *mc, const matcov_cluster *row, int axis_ro
         nj = run_at(col, j);
         for (int i = 0, ni; i < row->n; i += ni) {
             ni = run_at(row, i);
-            TRY(fill_cmm_with(mc, MATCOV_TIPTILT, from_r + (size_t)row->sub[i], (size_t)ni,
-                              from_c + (size_t)col->sub[j], (size_t)nj,
-                              a + (size_t)i + (size_t)j * ld, ld));
+            TRY(fill_cmm_with(mc, MATCOV_TIPTILT,
+                              (cov_block){from_r + (size_t)row->sub[i], (size_t)ni,
+                                          from_c + (size_t)col->sub[j], (size_t)nj,
+                                          a + (size_t)i + (size_t)j * ld, ld}));
         }
     }
 done:

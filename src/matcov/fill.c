@@ -333,37 +333,37 @@ static int columns_of(size_t ni, size_t nj, int threads) {
     return wide;
 }
 
-status fill_block(const fill_source *src, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
-                  size_t ld) {
+status fill_block(const fill_source *src, cov_block b) {
     status st = MOAO_OK;
     piece *rows = NULL, *cols = NULL;
     size_t nrow = 0, ncol = 0;
-    if (ni == 0 || nj == 0)
+    if (b.ni == 0 || b.nj == 0)
         return MOAO_OK;
     const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
-    TRY(cut(src->rows, src->nrow, i0, ni, ROWS_PER_TILE, &rows, &nrow));
-    TRY(cut(src->cols, src->ncol, j0, nj, columns_of(ni, nj, threads), &cols, &ncol));
+    TRY(cut(src->rows, src->nrow, b.i0, b.ni, ROWS_PER_TILE, &rows, &nrow));
+    TRY(cut(src->cols, src->ncol, b.j0, b.nj, columns_of(b.ni, b.nj, threads), &cols, &ncol));
     find_twins(rows, nrow);
     find_twins(cols, ncol);
-    TRY(fill_tiles(src, rows, nrow, cols, ncol, threads, a, ld));
+    TRY(fill_tiles(src, rows, nrow, cols, ncol, threads, b.a, b.ld));
 done:
     free(rows);
     free(cols);
     return st;
 }
 
-status fill_block_axes(const fill_source *src, size_t ni, int w, size_t k0, size_t n, double *a,
-                       size_t ld, size_t apart) {
+status fill_block_axes(const fill_source *src, size_t ni, matcov_slopes k, double *a, size_t ld) {
+    const size_t n = (size_t)k.n;
     status st = MOAO_OK;
     piece *rows = NULL, *cols = NULL;
     size_t nrow = 0, ncol = 0, first = 0;
     if (ni == 0 || n == 0)
         return MOAO_OK;
     const int threads = omp_in_parallel() ? 1 : omp_get_max_threads();
-    for (int i = 0; i < w; i++)
-        first += 2 * (size_t)src->cols[i].nsub;
+    for (int w = 0; w < k.sensor; w++)
+        first += 2 * (size_t)src->cols[w].nsub;
     TRY(cut(src->rows, src->nrow, 0, ni, ROWS_PER_TILE, &rows, &nrow));
-    TRY(cut(src->cols, src->ncol, first + k0, n, columns_of(ni, 2 * n, threads), &cols, &ncol));
+    TRY(cut(src->cols, src->ncol, first + (size_t)k.k0, n, columns_of(ni, 2 * n, threads), &cols,
+            &ncol));
     const size_t each = ncol;
     piece *all = realloc(cols, 2 * each * sizeof *cols);
     if (all == NULL)
@@ -372,7 +372,7 @@ status fill_block_axes(const fill_source *src, size_t ni, int w, size_t k0, size
     for (size_t i = 0; i < each; i++, ncol++) {
         cols[ncol] = cols[i];
         cols[ncol].axis = 1;
-        cols[ncol].at += apart;
+        cols[ncol].at += (size_t)k.apart;
     }
     find_twins(rows, nrow);
     find_twins(cols, ncol);

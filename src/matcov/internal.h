@@ -322,11 +322,16 @@ bool outline_open_phase(const gradients *g, const layers *lay, int l, const foot
 void outline_add_phase(const outline_phase *p, double x, double y, int k, double scale,
                        double e[2]);
 
+typedef struct { /* rows i0 .. i0 + ni, columns j0 .. j0 + nj of a matrix, at a */
+    size_t i0, ni, j0, nj;
+    double *a;
+    size_t ld;
+} cov_block;
+
 /* matcov.c: matcov_prepare, without `noise` with zeros in its place. */
 status prepare_profile(const sys *s, const profile *p, bool noise, matcov **mc);
 /* matcov.c: Cmm with noise and tip-tilt constants as `with` says (MATCOV_NOISE, MATCOV_TIPTILT). */
-status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size_t j0, size_t nj,
-                     double *a, size_t ld);
+status fill_cmm_with(const matcov *mc, unsigned with, cov_block b);
 
 /* noise.c */
 /* As Cmm has it: raised where it must be, of which an exposure of a closed loop has the sum of h^2.
@@ -350,11 +355,8 @@ typedef struct {
     const aged_tables *aged; /* which some pairs have in the place of lay and means, or NULL */
     const double *constant;  /* [nrow] added to xx and yy of a sensor with itself, or NULL */
 } fill_source;
-status fill_block(const fill_source *src, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
-                  size_t ld);
-/* Rows 0 .. ni with both axes of subapertures k0 .. k0 + n of sensor w of the columns, from one
- * evaluation: x slopes in columns 0 .. n of a, y slopes in columns apart .. apart + n. */
-status fill_block_axes(const fill_source *src, size_t ni, int w, size_t k0, size_t n, double *a,
-                       size_t ld, size_t apart);
+status fill_block(const fill_source *src, cov_block b);
+/* Rows 0 .. ni with slopes of a sensor of the columns. */
+status fill_block_axes(const fill_source *src, size_t ni, matcov_slopes k, double *a, size_t ld);
 
 #endif

@@ -178,36 +178,34 @@ void matcov_free(matcov *mc) {
 
 /* Add the noise covariances (xx, yy, xy of each subaperture) of sensor w to a block, `share` of
  * them between its columns and the rows of `with`, the same sensor or a copy of it. */
-static void add_noise(const matcov *mc, int w, int with, double share, size_t i0, size_t ni,
-                      size_t j0, size_t nj, double *a, size_t ld) {
+static void add_noise(const matcov *mc, int w, int with, double share, cov_block b) {
     const sensor *o = &mc->s->sensors[w];
     const size_t rows = mc->s->sensors[with].first;
-    size_t n = (size_t)o->nsub, end = o->first + 2 * n < j0 + nj ? o->first + 2 * n : j0 + nj;
-    for (size_t col = o->first > j0 ? o->first : j0; col < end; col++) {
+    const size_t n = (size_t)o->nsub, last = b.j0 + b.nj,
+                 end = o->first + 2 * n < last ? o->first + 2 * n : last;
+    for (size_t col = o->first > b.j0 ? o->first : b.j0; col < end; col++) {
         size_t j = col - o->first, k = j % n;
         const double *v = mc->noise + 3 * (o->first / 2 + k);
-        double *to = a + (col - j0) * ld;
+        double *to = b.a + (col - b.j0) * b.ld;
         size_t row[2] = {rows + k, rows + n + k};
         double add[2] = {share * (j < n ? v[0] : v[2]), share * (j < n ? v[2] : v[1])};
         for (int i = 0; i < 2; i++)
-            if (row[i] >= i0 && row[i] < i0 + ni)
-                to[row[i] - i0] += add[i];
+            if (row[i] >= b.i0 && row[i] < b.i0 + b.ni)
+                to[row[i] - b.i0] += add[i];
     }
 }
 
 /* Reconstructors of a split system know no time: each copy of the sensors, of so many slopes, has
  * its own. */
-static void part_delays(size_t slopes, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
-                        size_t ld) {
-    for (size_t j = 0; j < nj; j++)
-        for (size_t i = 0; i < ni; i++)
-            if ((i0 + i) / slopes != (j0 + j) / slopes)
-                a[i + j * ld] = 0;
+static void part_delays(size_t slopes, cov_block b) {
+    for (size_t j = 0; j < b.nj; j++)
+        for (size_t i = 0; i < b.ni; i++)
+            if ((b.i0 + i) / slopes != (b.j0 + j) / slopes)
+                b.a[i + j * b.ld] = 0;
 }
 
 /* Copies of a sensor with different loops have frames in common. */
-static void add_shared_noise(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj,
-                             double *a, size_t ld) {
+static void add_shared_noise(const matcov *mc, cov_block b) {
     const int stars = sys_stars(mc->s);
     for (int w = 0; mc->p->loop[0] != NULL && w < mc->nsensor; w++)
         for (int v = w % stars; v < mc->nsensor; v += stars) {
@@ -216,16 +214,15 @@ static void add_shared_noise(const matcov *mc, size_t i0, size_t ni, size_t j0, 
                 add_noise(mc, w, v,
                           loop_shared_noise(f, profile_loop(mc->p, mc->s->sensors[v].loop)) /
                               f->noise,
-                          i0, ni, j0, nj, a, ld);
+                          b);
         }
 }
 
 /* Copies of a laser star's sensor miss the same tip-tilt. */
-static void add_shared_tiptilt(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj,
-                               double *a, size_t ld) {
+static void add_shared_tiptilt(const matcov *mc, cov_block b) {
     const sys *s = mc->s;
     const size_t slopes = sys_slopes(s);
-    for (size_t j = j0; j < j0 + nj; j++) {
+    for (size_t j = b.j0; j < b.j0 + b.nj; j++) {
         int w, axis, isub;
         sys_slope_at(s, j, &w, &axis, &isub);
         const size_t nsub = (size_t)s->sensors[w].nsub, copy = j / slopes,
@@ -233,14 +230,13 @@ static void add_shared_tiptilt(const matcov *mc, size_t i0, size_t ni, size_t j0
         for (size_t c = 0; mc->tiptilt[w] != 0 && c < s->m / slopes; c++)
             for (size_t k = 0; c != copy && k < nsub; k++) {
                 const size_t i = c * slopes + first + k;
-                if (i >= i0 && i < i0 + ni)
-                    a[i - i0 + (j - j0) * ld] += mc->tiptilt[w];
+                if (i >= b.i0 && i < b.i0 + b.ni)
+                    b.a[i - b.i0 + (j - b.j0) * b.ld] += mc->tiptilt[w];
             }
     }
 }
 
-status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size_t j0, size_t nj,
-                     double *a, size_t ld) {
+status fill_cmm_with(const matcov *mc, unsigned with, cov_block b) {
     fill_source src = {.rows = mc->rows,
                        .cols = mc->feet,
                        .nrow = mc->nsensor,
@@ -250,21 +246,21 @@ status fill_cmm_with(const matcov *mc, unsigned with, size_t i0, size_t ni, size
                        .means = &mc->means,
                        .aged = mc->aged,
                        .constant = with & MATCOV_TIPTILT ? mc->tiptilt : NULL};
-    status st = fill_block(&src, i0, ni, j0, nj, a, ld);
+    status st = fill_block(&src, b);
     for (int w = 0; with & MATCOV_NOISE && st == MOAO_OK && w < mc->nsensor; w++)
-        add_noise(mc, w, w, 1, i0, ni, j0, nj, a, ld);
+        add_noise(mc, w, w, 1, b);
     if (with & MATCOV_NOISE && st == MOAO_OK)
-        add_shared_noise(mc, i0, ni, j0, nj, a, ld);
+        add_shared_noise(mc, b);
     if (with & MATCOV_TIPTILT && st == MOAO_OK && mc->s->fit.split.copies > 0)
-        add_shared_tiptilt(mc, i0, ni, j0, nj, a, ld);
+        add_shared_tiptilt(mc, b);
     if (mc->s->fit.split.copies > 0 && mc->p->of_tor)
-        part_delays(sys_slopes(mc->s), i0, ni, j0, nj, a, ld);
+        part_delays(sys_slopes(mc->s), b);
     return st;
 }
 
 status matcov_fill_cmm(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
                        size_t ld) {
-    return fill_cmm_with(mc, MATCOV_NOISE | MATCOV_TIPTILT, i0, ni, j0, nj, a, ld);
+    return fill_cmm_with(mc, MATCOV_ALL, (cov_block){i0, ni, j0, nj, a, ld});
 }
 
 status matcov_fill_ctt(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t nj, double *a,
@@ -276,7 +272,7 @@ status matcov_fill_ctt(const matcov *mc, size_t i0, size_t ni, size_t j0, size_t
                        .pairs = &mc->self,
                        .lay = &mc->lay,
                        .means = &mc->means};
-    return fill_block(&src, i0, ni, j0, nj, a, ld);
+    return fill_block(&src, (cov_block){i0, ni, j0, nj, a, ld});
 }
 
 status matcov_target_init(const matcov *mc, const double dir[2], bool shifted, matcov_target **mt) {
@@ -317,11 +313,10 @@ static fill_source of_target(const matcov_target *mt) {
 
 status matcov_fill_ctm(const matcov_target *mt, size_t j0, size_t nj, double *a, size_t ld) {
     const fill_source src = of_target(mt);
-    return fill_block(&src, 0, 2 * (size_t)mt->ts.nsub, j0, nj, a, ld);
+    return fill_block(&src, (cov_block){0, 2 * (size_t)mt->ts.nsub, j0, nj, a, ld});
 }
 
-status matcov_fill_ctm_both(const matcov_target *mt, int sensor, size_t k0, size_t n, double *a,
-                            size_t ld, size_t apart) {
+status matcov_fill_ctm_both(const matcov_target *mt, matcov_slopes k, double *a, size_t ld) {
     const fill_source src = of_target(mt);
-    return fill_block_axes(&src, 2 * (size_t)mt->ts.nsub, sensor, k0, n, a, ld, apart);
+    return fill_block_axes(&src, 2 * (size_t)mt->ts.nsub, k, a, ld);
 }

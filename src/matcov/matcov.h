@@ -81,20 +81,17 @@ status matcov_target_init(const matcov *mc, const double dir[2], bool shifted, m
 void matcov_target_free(matcov_target *mt);
 /* Ctm(0:t, j0:j0+nj): all truth-sensor slopes with a range of measurements; ld >= t. */
 status matcov_fill_ctm(const matcov_target *mt, size_t j0, size_t nj, double *a, size_t ld);
-/* The same with both axes of subapertures k0:k0+n of a sensor, from one evaluation: x slopes in
- * columns 0:n of a, y slopes in columns apart:apart+n, apart >= n. */
-status matcov_fill_ctm_both(const matcov_target *mt, int sensor, size_t k0, size_t n, double *a,
-                            size_t ld, size_t apart);
+/* The same with both axes of some subapertures of a sensor. */
+status matcov_fill_ctm_both(const matcov_target *mt, matcov_slopes k, double *a, size_t ld);
 
-/* Covariance of the phase, as optical path, at np pupil points (x, y) [m] seen in the target's
- * direction with measurements j0:j0+nj: a (np x nj, ld >= np) [m arcsec]. A shifted target's phase
- * is tau older than the measurements. Model section 7. */
-status matcov_fill_cpm(const matcov_target *mt, size_t np, const double *x, const double *y,
-                       size_t j0, size_t nj, double *a, size_t ld);
-/* The same for both axes of subapertures k0:k0+n of a sensor, from one evaluation: x slopes in
- * columns 0:n of a, y slopes in columns apart:apart+n, apart >= n. */
-status matcov_fill_cpm_both(const matcov_target *mt, size_t np, const double *x, const double *y,
-                            int sensor, size_t k0, size_t n, double *a, size_t ld, size_t apart);
+/* Covariance of the phase, as optical path, at points of the pupil seen in the target's direction
+ * with measurements j0:j0+nj: a (p.n x nj, ld >= p.n) [m arcsec]. A shifted target's phase is tau
+ * older than the measurements. Model section 7. */
+status matcov_fill_cpm(const matcov_target *mt, matcov_points p, size_t j0, size_t nj, double *a,
+                       size_t ld);
+/* The same with both axes of some subapertures of a sensor. */
+status matcov_fill_cpm_both(const matcov_target *mt, matcov_points p, matcov_slopes k, double *a,
+                            size_t ld);
 
 /* Local. A few blocks of Cmm in double precision: the entries of two clusters' subapertures, x
  * slopes, then y slopes, of each (a: 2 row->n x 2 col->n, without gaps), tip-tilt constants
@@ -121,9 +118,9 @@ bool matcov_wide(void);
  * subapertures, wherever those are: where both are asked for at once and all measurements are gone
  * through, panel by panel, each comes once. *p is {0} at first; false: no more. Local. */
 typedef struct {
-    int sensor;
-    int64_t k0, n;     /* subapertures, at most `most` */
-    int64_t column[2]; /* the measurement of the first of them, by axis */
+    int64_t n;            /* subapertures, at most `most` */
+    matcov_slopes slopes; /* of those, y right after x */
+    int64_t column[2];    /* the measurement of the first of them, by axis */
     int64_t next;
 } slope_pairs;
 bool slope_pairs_next(const sys *s, int64_t j, int64_t n, int64_t most, slope_pairs *p);

@@ -13,8 +13,8 @@
 
 typedef struct { /* what all tiles of a block share */
     const matcov_target *mt;
-    const double *x, *y; /* points [m] */
-    size_t np, j0, nj;
+    matcov_points p;
+    size_t j0, nj;
     double *a;
     size_t ld;
     structure_kernel *kernel;
@@ -29,14 +29,22 @@ typedef struct {   /* of one thread */
     int depth;
 } scratch;
 
+/* Columns from .. to of a block, slopes of one axis (2: of both) of a sensor from its subaperture
+ * k0 on, at points p0 .. p0 + n. */
+typedef struct {
+    const footprint *f;
+    int axis, k0;
+    size_t from, to, p0, n;
+} tile;
+
 typedef struct {
     int layer;
     double cone, offset[2];
 } projection;
 
-/* Points p0 .. p0+n on the layers that a sensor sees; returns how many layers. */
-static int project_points(const block *b, const footprint *f, size_t p0, size_t n,
-                          const scratch *ws, projection *seen) {
+/* Points of a tile on the layers that its sensor sees; returns how many layers. */
+static int project_points(const block *b, const tile *t, const scratch *ws, projection *seen) {
+    const footprint *f = t->f;
     const layers of_f = layers_between(&b->mt->mc->phase, &b->mt->ts, f), *lay = &of_f;
     int count = 0;
     for (int l = 0; l < lay->n; l++) {
@@ -48,9 +56,9 @@ static int project_points(const block *b, const footprint *f, size_t p0, size_t 
         double *x = ws->x + (size_t)count * POINTS_PER_TILE;
         double *y = ws->y + (size_t)count * POINTS_PER_TILE;
         for (size_t e = 0; e < POINTS_PER_TILE; e++) {
-            size_t at = p0 + (e < n ? e : 0);
-            x[e] = c * b->x[at] + of[0];
-            y[e] = c * b->y[at] + of[1];
+            size_t at = t->p0 + (e < t->n ? e : 0);
+            x[e] = c * b->p.x[at] + of[0];
+            y[e] = c * b->p.y[at] + of[1];
         }
         s->layer = l;
         count++;
@@ -58,9 +66,10 @@ static int project_points(const block *b, const footprint *f, size_t p0, size_t 
     return count;
 }
 
-/* Sums over layers of D between the points and edge point e of an axis. */
-static const double *line_of(const block *b, const footprint *f, int axis, int e,
-                             const projection *seen, int nseen, size_t n, scratch *ws) {
+/* Sums over layers of D between the points and edge point e of the axis. */
+static const double *line_of(const block *b, const tile *t, int e, const projection *seen,
+                             int nseen, scratch *ws) {
+    const footprint *f = t->f;
     const layers of_f = layers_between(&b->mt->mc->phase, &b->mt->ts, f), *lay = &of_f;
     const int slot = e % ws->depth;
     double *out = ws->ring + (size_t)slot * POINTS_PER_TILE;
@@ -69,40 +78,42 @@ static const double *line_of(const block *b, const footprint *f, int axis, int e
     ws->held[slot] = e;
     memset(out, 0, POINTS_PER_TILE * sizeof *out);
     for (int i = 0; i < nseen; i++)
-        b->kernel(lay->table[seen[i].layer], (n + 7) / 8 * 8, ws->x + (size_t)i * POINTS_PER_TILE,
-                  ws->y + (size_t)i * POINTS_PER_TILE,
-                  seen[i].cone * f->x[axis][e] + seen[i].offset[0],
-                  seen[i].cone * f->y[axis][e] + seen[i].offset[1], lay->coef[seen[i].layer], out);
+        b->kernel(lay->table[seen[i].layer], (t->n + 7) / 8 * 8,
+                  ws->x + (size_t)i * POINTS_PER_TILE, ws->y + (size_t)i * POINTS_PER_TILE,
+                  seen[i].cone * f->x[t->axis][e] + seen[i].offset[0],
+                  seen[i].cone * f->y[t->axis][e] + seen[i].offset[1], lay->coef[seen[i].layer],
+                  out);
     return out;
 }
 
-/* Columns [from, to) of the block, slopes of one axis of one sensor from its subaperture k0 on. */
-static void fill_columns(const block *b, const footprint *f, int axis, int k0, size_t from,
-                         size_t to, size_t p0, size_t n, scratch *ws) {
+static void fill_columns(const block *b, const tile *t, scratch *ws) {
+    const footprint *f = t->f;
     projection seen[b->mt->mc->phase.most > 0 ? b->mt->mc->phase.most : 1];
-    const int nseen = project_points(b, f, p0, n, ws, seen);
+    const int nseen = project_points(b, t, ws, seen);
     const double scale = formula_phase_scale(f->size);
     for (int i = 0; i < ws->depth; i++)
         ws->held[i] = -1;
-    for (size_t j = from; j < to; j++) {
-        const int k = k0 + (int)(j - from);
-        double *out = b->a + p0 + j * b->ld;
-        const double *minus = line_of(b, f, axis, f->minus[axis][k], seen, nseen, n, ws);
-        const double *plus = line_of(b, f, axis, f->plus[axis][k], seen, nseen, n, ws);
-        for (size_t i = 0; i < n; i++)
+    for (size_t j = t->from; j < t->to; j++) {
+        const int k = t->k0 + (int)(j - t->from);
+        double *out = b->a + t->p0 + j * b->ld;
+        const double *minus = line_of(b, t, f->minus[t->axis][k], seen, nseen, ws);
+        const double *plus = line_of(b, t, f->plus[t->axis][k], seen, nseen, ws);
+        for (size_t i = 0; i < t->n; i++)
             out[i] = 0.5 * scale * (minus[i] - plus[i]);
     }
 }
 
-/* The same where slopes are mean gradients: tables hold what one evaluation needs. axis 2: both. */
-static void fill_gradients(const block *b, const footprint *f, int axis, int k0, size_t from,
-                           size_t to, size_t p0, size_t n, scratch *ws) {
+/* The same where slopes are mean gradients: tables hold what one evaluation needs. */
+static void fill_gradients(const block *b, const tile *t, scratch *ws) {
+    const footprint *f = t->f;
+    const size_t n = t->n, p0 = t->p0;
+    const int axis = t->axis;
     const matcov *mc = b->mt->mc;
     const layers of_f = layers_between(&mc->phase, &b->mt->ts, f), *lay = &of_f;
     const gradients *g = &mc->means;
     const matcov_class *class = &g->classes[g->phase_of[f->kind]];
     const double turn[2] = {cos(f->rot), sin(f->rot)}, scale = formula_phase_scale(f->size);
-    for (size_t j = from; j < to; j++) {
+    for (size_t j = t->from; j < t->to; j++) {
         memset(b->a + p0 + j * b->ld, 0, n * sizeof *b->a);
         if (axis == 2)
             memset(b->a + p0 + (j + b->apart) * b->ld, 0, n * sizeof *b->a);
@@ -119,11 +130,11 @@ static void fill_gradients(const block *b, const footprint *f, int axis, int k0,
         formula_on_layer(lay->h[l], 1, INFINITY, b->mt->ts.dir, drift, &c, of);
         formula_on_layer(lay->h[l], 1, f->altitude, f->dir, own, &cone, to_star);
         for (size_t i = 0; i < n; i++) {
-            ws->x[i] = b->x[p0 + i] + of[0];
-            ws->y[i] = b->y[p0 + i] + of[1];
+            ws->x[i] = b->p.x[p0 + i] + of[0];
+            ws->y[i] = b->p.y[p0 + i] + of[1];
         }
-        for (size_t j = from; j < to; j++) {
-            const int k = k0 + (int)(j - from);
+        for (size_t j = t->from; j < t->to; j++) {
+            const int k = t->k0 + (int)(j - t->from);
             double *const column = b->a + p0 + j * b->ld;
             double *const other = axis == 2 ? column + b->apart * b->ld : ws->ring;
             gradient_add_phase(&g->tables[class->table[l]], g->values, turn, n, ws->x, ws->y,
@@ -144,14 +155,13 @@ static void fill_gradients(const block *b, const footprint *f, int axis, int k0,
 
 /* Columns c0 .. c1 of both axes of a sensor. */
 static void fill_both(const block *b, size_t p0, size_t n, size_t c0, size_t c1, scratch *ws) {
-    const footprint *f = &b->mt->mc->feet[b->sensor];
-    const int k0 = (int)(b->j0 + c0);
-    if (f->gradient) {
-        fill_gradients(b, f, 2, k0, c0, c1, p0, n, ws);
-    } else {
-        fill_columns(b, f, 0, k0, c0, c1, p0, n, ws);
-        fill_columns(b, f, 1, k0, c0 + b->apart, c1 + b->apart, p0, n, ws);
+    tile t = {&b->mt->mc->feet[b->sensor], 2, (int)(b->j0 + c0), c0, c1, p0, n};
+    if (t.f->gradient) {
+        fill_gradients(b, &t, ws);
+        return;
     }
+    for (t.axis = 0; t.axis < 2; t.axis++, t.from += b->apart, t.to += b->apart)
+        fill_columns(b, &t, ws);
 }
 
 static void fill_tile(const block *b, size_t p0, size_t n, size_t c0, size_t c1, scratch *ws) {
@@ -166,10 +176,10 @@ static void fill_tile(const block *b, size_t p0, size_t n, size_t c0, size_t c1,
             size_t from = b->j0 + c0, to = b->j0 + c1, end = first + (size_t)mc->feet[w].nsub;
             from = from > first ? from : first;
             to = to < end ? to : end;
+            const tile t = {&mc->feet[w], axis, (int)(from - first), from - b->j0, to - b->j0,
+                            p0,           n};
             if (from < to)
-                (mc->feet[w].gradient ? fill_gradients
-                                      : fill_columns)(b, &mc->feet[w], axis, (int)(from - first),
-                                                      from - b->j0, to - b->j0, p0, n, ws);
+                (t.f->gradient ? fill_gradients : fill_columns)(b, &t, ws);
         }
 }
 
@@ -184,7 +194,7 @@ static int deepest(const matcov *mc) {
 static status fill_columns_of(const block *given) {
     const block b = *given;
     const matcov_target *mt = b.mt;
-    const size_t np = b.np, nj = b.nj;
+    const size_t np = (size_t)b.p.n, nj = b.nj;
     const size_t high = (np + POINTS_PER_TILE - 1) / POINTS_PER_TILE;
     const size_t wide = (nj + COLS_PER_TILE - 1) / COLS_PER_TILE;
     const size_t depth = (size_t)deepest(mt->mc),
@@ -229,18 +239,16 @@ bool slope_pairs_next(const sys *s, int64_t j, int64_t n, int64_t most, slope_pa
             return false;
         int64_t some = first + nsub < j + n ? first + nsub - at : j + n - at;
         some = some < most ? some : most > 1 ? most : 1;
-        *p = (slope_pairs){w, at - first, some, {at, at + nsub}, at + some};
+        *p = (slope_pairs){some, {w, at - first, some, some}, {at, at + nsub}, at + some};
         return true;
     }
     return false;
 }
 
-status matcov_fill_cpm(const matcov_target *mt, size_t np, const double *x, const double *y,
-                       size_t j0, size_t nj, double *a, size_t ld) {
+status matcov_fill_cpm(const matcov_target *mt, matcov_points p, size_t j0, size_t nj, double *a,
+                       size_t ld) {
     return fill_columns_of(&(block){.mt = mt,
-                                    .x = x,
-                                    .y = y,
-                                    .np = np,
+                                    .p = p,
                                     .j0 = j0,
                                     .nj = nj,
                                     .a = a,
@@ -249,17 +257,15 @@ status matcov_fill_cpm(const matcov_target *mt, size_t np, const double *x, cons
                                     .sensor = -1});
 }
 
-status matcov_fill_cpm_both(const matcov_target *mt, size_t np, const double *x, const double *y,
-                            int sensor, size_t k0, size_t n, double *a, size_t ld, size_t apart) {
+status matcov_fill_cpm_both(const matcov_target *mt, matcov_points p, matcov_slopes k, double *a,
+                            size_t ld) {
     return fill_columns_of(&(block){.mt = mt,
-                                    .x = x,
-                                    .y = y,
-                                    .np = np,
-                                    .j0 = k0,
-                                    .nj = n,
+                                    .p = p,
+                                    .j0 = (size_t)k.k0,
+                                    .nj = (size_t)k.n,
                                     .a = a,
                                     .ld = ld,
                                     .kernel = structure_kernel_best(),
-                                    .sensor = sensor,
-                                    .apart = apart});
+                                    .sensor = k.sensor,
+                                    .apart = (size_t)k.apart});
 }

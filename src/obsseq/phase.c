@@ -72,8 +72,10 @@ static status some_slopes(tor *t, const phase_term *ph, linop *op, int k, const 
     const int64_t nlrow = t->t.nlrow, np = ph->n, ld = ph->ld;
     int first, some;
     rows_share((int)p->n, t->t.group_size, t->t.member, &first, &some);
-    status st = e->mat->fill_cpm_both(tor_target(t, k), BACKEND_D, np, ph->x, ph->y, p->sensor,
-                                      p->k0 + first, some, ph->cpm + first * ld, ld, p->n);
+    status st =
+        e->mat->fill_cpm_both(tor_target(t, k), BACKEND_D, (matcov_points){np, ph->x, ph->y},
+                              (matcov_slopes){p->slopes.sensor, p->slopes.k0 + first, some, p->n},
+                              ph->cpm + first * ld, ld);
     TIMED_WAIT(e->rep, STAGE_EXPOSURE, st = team_agree(&t->t, st));
     for (int axis = 0; axis < 2 && st == MOAO_OK; axis++) {
         double *cpm = ph->cpm + axis * p->n * ld;
@@ -100,7 +102,8 @@ status phase_columns(tor *t, const phase_term *ph, linop *op, bool whole, int k,
     if (!whole && op->product->own_phase) {
         const wrows w = tor_w(t, op, k);
         e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(nlrow * n) * (double)np;
-        return op->product->phase(op->x, tor_target(t, k), &w, np, ph->x, ph->y, j, n);
+        return op->product->phase(op->x, tor_target(t, k), &w, (matcov_points){np, ph->x, ph->y}, j,
+                                  n);
     }
     for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &p);)
         TRY(some_slopes(t, ph, op, k, &p));
@@ -119,7 +122,8 @@ status phase_share(tor *t, const phase_term *ph, linop *op, int k) {
             TRY(phase_columns(t, ph, op, true, k, j, n));
             continue;
         }
-        TRY(op->product->phase_share(op->x, tor_target(t, k), &w, ph->n, ph->x, ph->y, j, n,
+        TRY(op->product->phase_share(op->x, tor_target(t, k), &w,
+                                     (matcov_points){ph->n, ph->x, ph->y}, j, n,
                                      phase_of(ph, t, k)));
         e->rep->flops[STAGE_EXPOSURE] += 2.0 * (double)(t->t.nlrow * n) * (double)ph->n;
     }

@@ -256,8 +256,9 @@ static status pass_slopes(const shared_pass *a) {
     for (int64_t first = 0; first < count; first += size) {
         for (int64_t i = first; i < count && i < first + size; i++)
             if (product_owner(x, i) == x->group->rank)
-                TRY(e->mat->fill_cpm_both(a->target, BACKEND_D, ph->n, ph->x, ph->y, list[i].sensor,
-                                          list[i].k0, list[i].n, ph->cpm, ph->ld, list[i].n));
+                TRY(e->mat->fill_cpm_both(a->target, BACKEND_D,
+                                          (matcov_points){ph->n, ph->x, ph->y}, list[i].slopes,
+                                          ph->cpm, ph->ld));
         for (int64_t i = first; i < count && i < first + size; i++) {
             TRY(send_item(a, ph->cpm, 2 * list[i].n * ph->ld, product_owner(x, i)));
             if (a->k >= 0)

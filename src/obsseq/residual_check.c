@@ -64,8 +64,8 @@ static status form_cmm(work *w, double *a) {
             const int64_t ni = m - i < e ? m - i : e, nj = m - j < e ? m - j : e;
             if (!is_mine(w))
                 continue;
-            TRY(w->e->mat->fill_cmm(w->e->cov, BACKEND_D, 'A', MATCOV_ALL, i, ni, j, nj, w->tile,
-                                    ni));
+            TRY(w->e->mat->fill_cmm(w->e->cov, BACKEND_D, 'A', MATCOV_ALL,
+                                    (matcov_region){i, ni, j, nj}, w->tile, ni));
             TRY(multiply(w, ni, nj, i > j ? 2 : 1, w->dq + j, w->n, w->sums + i, m));
         }
     TRY(fetch(w, m * w->n));
@@ -103,8 +103,8 @@ static status form_cpm(work *w, int k, int64_t np, const double *z, double *form
     for (slope_pairs s = {0}; slope_pairs_next(e->s, 0, m, most > 0 ? most : 1, &s);) {
         if (!is_mine(w))
             continue;
-        TRY(e->mat->fill_cpm_both(w->target, BACKEND_D, np, w->x, w->y, s.sensor, s.k0, s.n,
-                                  w->tile, np, s.n));
+        TRY(e->mat->fill_cpm_both(w->target, BACKEND_D, (matcov_points){np, w->x, w->y}, s.slopes,
+                                  w->tile, np));
         for (int axis = 0; axis < 2; axis++)
             TRY(engine_gemm(e, 'T', 'N', s.n, 1, np, 1.0, w->tile + axis * s.n * np, np, w->dz, np,
                             1.0, w->sums + s.column[axis], m));

@@ -16,12 +16,13 @@ static status fill_fp16(fp16 *x) {
     for (int64_t j = 0, n; j < m; j += n) {
         n = engine_width(e, j, m);
         const int64_t below = m - j - n;
-        TRY(mat->fill_cmm(e->cov, BACKEND_S, 'T', MATCOV_NOISE, j, n, j, n, x->diag, e->width));
+        TRY(mat->fill_cmm(e->cov, BACKEND_S, 'T', MATCOV_NOISE, (matcov_region){j, n, j, n},
+                          x->diag, e->width));
         TRY(e->be->fp16->cast_to_fp16(e->ctx, BACKEND_S, n, n, x->et, x->diag, e->width, to, n));
         to += n * n;
         if (below > 0)
-            TRY(mat->fill_cmm(e->cov, BACKEND_S, 'A', MATCOV_NOISE, j, n, j + n, below, x->wide,
-                              n));
+            TRY(mat->fill_cmm(e->cov, BACKEND_S, 'A', MATCOV_NOISE,
+                              (matcov_region){j, n, j + n, below}, x->wide, n));
         TRY(e->be->fp16->cast_to_fp16(e->ctx, BACKEND_S, n, below, x->et, x->wide, n, to, n));
         to += n * below;
     }
@@ -57,13 +58,14 @@ static status fill_pieces(fp16 *x) {
     for (lattice_pairs_block b = {0}; lattice_pairs_next_block(e->s, &x->like, room, &b);)
         fits = fits && b.n * b.rows <= room;
     for (lattice_pairs_block b = {0}; fits && lattice_pairs_next_block(e->s, &x->like, room, &b);) {
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, b.j, b.n, b.row, b.rows, x->wide, b.n));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, (matcov_region){b.j, b.n, b.row, b.rows},
+                             x->wide, b.n));
         TRY(cast_block(x, &b));
     }
     for (int i = 0; i < x->npiece && !fits; i++) {
         const lattice_pairs_piece *p = &x->piece[i];
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, p->j, p->n, p->row, p->rows, x->wide,
-                             p->n));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0,
+                             (matcov_region){p->j, p->n, p->row, p->rows}, x->wide, p->n));
         TRY(e->be->fp16->cast_to_fp16(e->ctx, BACKEND_S, p->n, p->rows, x->et, x->wide, p->n,
                                       x->dt + p->at, p->ld));
     }
@@ -192,10 +194,11 @@ static status fill_block(fp16 *x, backend_cov_target *target, int w) {
     status st = MOAO_OK;
     bool done = false;
     if (e->mat->fill_ctm_fp16 != NULL)
-        TRY(e->mat->fill_ctm_fp16(target, x->ec, w, 0, nsub, x->block, fp16_rows(t), nsub, &done));
+        TRY(e->mat->fill_ctm_fp16(target, x->ec, (matcov_slopes){w, 0, nsub, nsub}, x->block,
+                                  fp16_rows(t), &done));
     for (int64_t k = 0, n; k < nsub && !done; k += n) {
         n = nsub - k < most ? nsub - k : most;
-        TRY(e->mat->fill_ctm_both(target, BACKEND_S, w, k, n, x->wide, t, n));
+        TRY(e->mat->fill_ctm_both(target, BACKEND_S, (matcov_slopes){w, k, n, n}, x->wide, t));
         for (int axis = 0; axis < 2; axis++)
             TRY(e->be->fp16->cast_to_fp16(e->ctx, BACKEND_S, t, n, x->ec, x->wide + axis * n * t, t,
                                           x->block + (axis * nsub + k) * fp16_rows(t),
@@ -259,36 +262,34 @@ done:
 }
 
 /* Both axes of some subapertures, in FP16 with leading dimension ld, by way of `wide`. */
-static status fill_phase(fp16 *x, backend_cov_target *target, int64_t np, const double *px,
-                         const double *py, const slope_pairs *p, int64_t ld) {
+static status fill_phase(fp16 *x, backend_cov_target *target, matcov_points p, matcov_slopes k,
+                         int64_t ld) {
     const engine *e = x->base.e;
     bool done = false;
     status st = MOAO_OK;
     if (e->mat->fill_cpm_fp16 != NULL)
-        TRY(e->mat->fill_cpm_fp16(target, x->ep, np, px, py, p->sensor, p->k0, p->n, x->cpm[0], ld,
-                                  p->n, &done));
+        TRY(e->mat->fill_cpm_fp16(target, x->ep, p, k, x->cpm[0], ld, &done));
     if (done)
         return st;
-    TRY(e->mat->fill_cpm_both(target, BACKEND_S, np, px, py, p->sensor, p->k0, p->n, x->wide, np,
-                              p->n));
-    st = e->be->fp16->cast_to_fp16(e->ctx, BACKEND_S, np, 2 * p->n, x->ep, x->wide, np, x->cpm[0],
+    TRY(e->mat->fill_cpm_both(target, BACKEND_S, p, k, x->wide, p.n));
+    st = e->be->fp16->cast_to_fp16(e->ctx, BACKEND_S, p.n, 2 * k.n, x->ep, x->wide, p.n, x->cpm[0],
                                    ld);
 done:
     return st;
 }
 
-status fp16_phase(product *base, backend_cov_target *target, const wrows *w, int64_t np,
-                  const double *px, const double *py, int64_t j, int64_t n) {
+status fp16_phase(product *base, backend_cov_target *target, const wrows *w, matcov_points p,
+                  int64_t j, int64_t n) {
     fp16 *x = (fp16 *)base;
     const engine *e = base->e;
-    const int64_t ld = fp16_rows(np);
+    const int64_t ld = fp16_rows(p.n);
     status st = MOAO_OK;
-    for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &p);) {
-        TRY(fill_phase(x, target, np, px, py, &p, ld));
+    for (slope_pairs s = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &s);) {
+        TRY(fill_phase(x, target, p, s.slopes, ld));
         for (int axis = 0; axis < 2; axis++)
             TRY(e->be->fp16->gemm(
-                e->ctx, 'N', 'T', x->v, ld, p.n, 1, fp16_w(x, w, p.column[axis]).hi,
-                fp16_rows(x->v), x->cpm[0] + axis * p.n * ld, ld, p.column[axis] > 0, x->ct, x->v));
+                e->ctx, 'N', 'T', x->v, ld, s.n, 1, fp16_w(x, w, s.column[axis]).hi,
+                fp16_rows(x->v), x->cpm[0] + axis * s.n * ld, ld, s.column[axis] > 0, x->ct, x->v));
     }
 done:
     return st;
@@ -296,25 +297,24 @@ done:
 
 /* Three products of FP16 numbers, as accurate as W itself; sums as of B0 W', in double precision
  * over the parts. */
-status fp16_phase_share(product *base, backend_cov_target *target, const wrows *w, int64_t np,
-                        const double *px, const double *py, int64_t j, int64_t n, double *ct) {
+status fp16_phase_share(product *base, backend_cov_target *target, const wrows *w, matcov_points p,
+                        int64_t j, int64_t n, double *ct) {
     fp16 *x = (fp16 *)base;
     const engine *e = base->e;
     const backend_fp16 *h = e->be->fp16;
     const int64_t v = x->v;
-    fp16_pair c = {x->cpm[0], x->cpm[1], fp16_rows(np), x->ep0};
+    fp16_pair c = {x->cpm[0], x->cpm[1], fp16_rows(p.n), x->ep0};
     status st = MOAO_OK;
-    for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &p);) {
-        TRY(e->mat->fill_cpm_both(target, BACKEND_S, np, px, py, p.sensor, p.k0, p.n, x->wide, np,
-                                  p.n));
-        TRY(h->split(e->ctx, BACKEND_S, 'A', np, 2 * p.n, c.exponent, x->wide, np, x->cpm[0], c.ld,
-                     x->cpm[1], c.ld));
+    for (slope_pairs s = {0}; slope_pairs_next(e->s, j, n, e->width / 2, &s);) {
+        TRY(e->mat->fill_cpm_both(target, BACKEND_S, p, s.slopes, x->wide, p.n));
+        TRY(h->split(e->ctx, BACKEND_S, 'A', p.n, 2 * s.n, c.exponent, x->wide, p.n, x->cpm[0],
+                     c.ld, x->cpm[1], c.ld));
         for (int axis = 0; axis < 2; axis++) {
-            const int64_t at = axis * p.n * c.ld;
+            const int64_t at = axis * s.n * c.ld;
             const fp16_pair part = {c.hi + at, c.lo + at, c.ld, c.exponent};
-            TRY(fp16_gemm_part(e->be, e->ctx, FP16_ALL, FP16_SHORT, 'N', 'T', v, c.ld, p.n, 1,
-                               fp16_w(x, w, p.column[axis]), part, 0, x->ct, v));
-            TRY(h->cast_to_double(e->ctx, v, np, 1, x->ct, v, p.column[axis] > 0, ct, v));
+            TRY(fp16_gemm_part(e->be, e->ctx, FP16_ALL, FP16_SHORT, 'N', 'T', v, c.ld, s.n, 1,
+                               fp16_w(x, w, s.column[axis]), part, 0, x->ct, v));
+            TRY(h->cast_to_double(e->ctx, v, p.n, 1, x->ct, v, s.column[axis] > 0, ct, v));
         }
     }
 done:

@@ -137,13 +137,13 @@ status fp16_columns(product *base, const wrows *w, int64_t j, int64_t n, double 
 status fp16_project(product *base, backend_cov_target *target, int64_t j, int64_t n);
 status fp16_outer(product *base, const wrows *w, int64_t j, int64_t n);
 status fp16_end(product *base, const wrows *w, double *own, double *y);
-status fp16_phase(product *base, backend_cov_target *target, const wrows *w, int64_t np,
-                  const double *px, const double *py, int64_t j, int64_t n);
+status fp16_phase(product *base, backend_cov_target *target, const wrows *w, matcov_points p,
+                  int64_t j, int64_t n);
 status fp16_phase_end(product *base, const wrows *w, int64_t np, double *ct);
 status fp16_load_lag(product *base, const profile *p);
 double fp16_share(const product *base);
-status fp16_phase_share(product *base, backend_cov_target *target, const wrows *w, int64_t np,
-                        const double *px, const double *py, int64_t j, int64_t n, double *ct);
+status fp16_phase_share(product *base, backend_cov_target *target, const wrows *w, matcov_points p,
+                        int64_t j, int64_t n, double *ct);
 
 /* fp16_integer.c. Memory for the reference; fp16_integers_take: W of the reference has changed;
  * fp16_exact_gemm: Z += alpha W(:, from: from + k) T, T k x n, `from` a multiple of INTEGER_STEP

@@ -39,7 +39,8 @@ static status residual(fp16 *x, int64_t j, int64_t n, bool keep, double sum[2]) 
                         v));
     }
     TRY(h->squares(e->ctx, BACKEND_D, v, n, r, v, most, x->numbers + 1, 1));
-    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, n, x->columns, m));
+    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, m, j, n},
+                         x->columns, m));
     if (keep)
         TRY(fp16_exact_gemm(x, 0, m, n, -1, x->columns, m, r, v));
     else /* few columns */
@@ -295,8 +296,8 @@ static wrows exact_rows(product *base, int slot) {
 static status panel(product *base, int64_t j, int64_t n) {
     const fp16 *x = ((fp16_exact *)base)->of;
     engine *e = base->e;
-    return e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, e->m - j, j, n, x->columns,
-                            e->m);
+    return e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, (matcov_region){j, e->m - j, j, n},
+                            x->columns, e->m);
 }
 
 static status begin(product *base, const wrows *w, double *own) {

@@ -234,11 +234,12 @@ static status integers_load(product *base, const profile *p) {
     ((dense_factor *)base->f)->mirrored = false;
     for (int64_t j = 0, n; j < m; j += n) {
         n = engine_width(e, j, m);
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, n, j, n, x->diag + j * e->width,
-                             e->width));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, (matcov_region){j, n, j, n},
+                             x->diag + j * e->width, e->width));
         if (j == 0)
             continue;
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, j, j, n, columns, j));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, j, j, n},
+                             columns, j));
         const integer_matrix t = {'T', n, j, columns, j, factor_of(x)->f.exponent, 1, NULL};
         const integer_rows r = columns_of_t(x, j, n);
         TRY(to_residues(x, &t, &r));
@@ -343,13 +344,13 @@ done:
 }
 
 /* Both axes of some subapertures, with their columns of W. */
-static status gather(integers *x, backend_cov_target *target, const wrows *w, const double *px,
-                     const double *py, const slope_pairs *p) {
+static status gather(integers *x, backend_cov_target *target, const wrows *w, matcov_points at,
+                     const slope_pairs *p) {
     const engine *e = x->base.e;
     const int64_t d = sizeof(double), i = sizeof(int32_t), bytes = p->n * i;
     status st;
-    TRY(e->mat->fill_cpm_both(target, BACKEND_D, x->np, px, py, p->sensor, p->k0, p->n,
-                              (double *)x->at[CPM] + x->count * x->np, x->np, p->n));
+    TRY(e->mat->fill_cpm_both(target, BACKEND_D, at, p->slopes,
+                              (double *)x->at[CPM] + x->count * x->np, x->np));
     for (int axis = 0; axis < 2; axis++) {
         const int64_t from = p->column[axis];
         TRY(e->be->copy(e->ctx, (double *)x->at[COLUMNS] + x->count * x->v, x->v * d,
@@ -362,13 +363,12 @@ done:
     return st;
 }
 
-static status integers_phase(product *base, backend_cov_target *target, const wrows *w, int64_t np,
-                             const double *px, const double *py, int64_t j, int64_t n) {
+static status integers_phase(product *base, backend_cov_target *target, const wrows *w,
+                             matcov_points at, int64_t j, int64_t n) {
     integers *x = (integers *)base;
     const engine *e = base->e;
     const int64_t most = e->width / 2 > 0 ? e->width / 2 : 1;
     status st = MOAO_OK;
-    (void)np;
     if (j == 0) { /* targets that share W have one `begin` */
         x->count = 0;
         x->begun = false;
@@ -376,7 +376,7 @@ static status integers_phase(product *base, backend_cov_target *target, const wr
     for (slope_pairs p = {0}; slope_pairs_next(e->s, j, n, most, &p);) {
         if (x->count + 2 * p.n > x->gathered)
             TRY(flush(x));
-        TRY(gather(x, target, w, px, py, &p));
+        TRY(gather(x, target, w, at, &p));
     }
     if (j + n == e->m)
         TRY(flush(x));

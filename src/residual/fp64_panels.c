@@ -90,8 +90,8 @@ static status panels_panel(product *base, int64_t j, int64_t n) {
     const panels *x = (const panels *)base;
     engine *e = base->e;
     const int64_t rows = e->m - j;
-    const status st =
-        e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, rows, j, n, x->panel, e->m);
+    const status st = e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL,
+                                       (matcov_region){j, rows, j, n}, x->panel, e->m);
     return st != MOAO_OK ? st : engine_flip(e, "flip-t", x->panel + rows / 2);
 }
 
@@ -123,7 +123,7 @@ static status streamed_panel(product *base, int64_t j, int64_t n) {
     status st;
     TRY(host_factor_pace(base->f)); /* until the panel before the last one is done */
     TRY(host_factor_follow(base->f));
-    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, e->m - j, j, n,
+    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, (matcov_region){j, e->m - j, j, n},
                          ((const panels *)base)->panel, e->m));
 done:
     return st;
@@ -164,8 +164,9 @@ static status collective_panel(product *base, int64_t j, int64_t n) {
     report_phase("exposure: T of Cmm");
     x->ld = rows;
     if (st == MOAO_OK)
-        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, j, rows, j + first, some,
-                              x->panel + first * rows, rows);
+        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL,
+                              (matcov_region){j, rows, j + first, some}, x->panel + first * rows,
+                              rows);
     if ((st = engine_agree_now(e, STAGE_EXPOSURE, st)) != MOAO_OK)
         return st;
     for (int r = 0; r < size; r++) {

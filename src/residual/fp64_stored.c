@@ -45,12 +45,13 @@ static status fill_above(const stored *x, int64_t j, int64_t n) {
     double *a = ((dense_factor *)x->base.f)->a;
     const int64_t m = e->m;
     if (e->be->group == NULL)
-        return j == 0
-                   ? MOAO_OK
-                   : e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, j, j, n, a + j * m, m);
-    return j + n == m ? MOAO_OK
-                      : e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, j, n, j + n, m - j - n,
-                                         a + j + (j + n) * m, m);
+        return j == 0 ? MOAO_OK
+                      : e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL,
+                                         (matcov_region){0, j, j, n}, a + j * m, m);
+    return j + n == m
+               ? MOAO_OK
+               : e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL,
+                                  (matcov_region){j, n, j + n, m - j - n}, a + j + (j + n) * m, m);
 }
 
 /* T of Cmm = T + T', transposed: its blocks below the diagonal are those of Cmm above it. */
@@ -64,7 +65,7 @@ static status stored_load(product *base, const profile *p) {
     ((dense_factor *)base->f)->mirrored = false;
     for (int64_t j = 0, n; j < m && st == MOAO_OK; j += n) {
         n = engine_width(e, j, m);
-        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, j, n, j, n,
+        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, (matcov_region){j, n, j, n},
                               x->diag + j * e->width, e->width);
         if (st == MOAO_OK)
             st = fill_above(x, j, n);

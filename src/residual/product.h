@@ -92,19 +92,19 @@ typedef struct product_kind {
     status (*outer)(product *x, const wrows *w, int64_t j, int64_t n);
     status (*end)(product *x, const wrows *w, double *own, double *y);
 
-    /* own_phase: the residual phase, where project is left out: W Cpm(:, j:j+n)' of np points x, y
-     * is added up, and at the end ct (rows x np) in double precision. leaves_share: what is left
-     * out of Cpm is `share` times that of the reconstructor's profile, whose target has no wind;
-     * phase_share adds that share's W Cpm(:, j:j+n)' (W = 0 there at j = 0) to ct (rows x np), the
-     * reconstructor's profile loaded. load_lag, local, in place of load: from now on phase and
-     * phase_end are of what wind has changed of Cpm when the target is aimed shifted, Cpm(p) moved
-     * less Cpm(p) not moved, without a part left out; until the next load. */
-    status (*phase)(product *x, backend_cov_target *target, const wrows *w, int64_t np,
-                    const double *px, const double *py, int64_t j, int64_t n);
+    /* own_phase: the residual phase, where project is left out: W Cpm(:, j:j+n)' of some points
+     * is added up, and at the end ct (rows x points) in double precision. leaves_share: what is
+     * left out of Cpm is `share` times that of the reconstructor's profile, whose target has no
+     * wind; phase_share adds that share's W Cpm(:, j:j+n)' (W = 0 there at j = 0) to ct (rows x
+     * points), the reconstructor's profile loaded. load_lag, local, in place of load: from now on
+     * phase and phase_end are of what wind has changed of Cpm when the target is aimed shifted,
+     * Cpm(p) moved less Cpm(p) not moved, without a part left out; until the next load. */
+    status (*phase)(product *x, backend_cov_target *target, const wrows *w, matcov_points p,
+                    int64_t j, int64_t n);
     status (*phase_end)(product *x, const wrows *w, int64_t np, double *ct);
     double (*share)(const product *x);
-    status (*phase_share)(product *x, backend_cov_target *target, const wrows *w, int64_t np,
-                          const double *px, const double *py, int64_t j, int64_t n, double *ct);
+    status (*phase_share)(product *x, backend_cov_target *target, const wrows *w, matcov_points p,
+                          int64_t j, int64_t n, double *ct);
     status (*load_lag)(product *x, const profile *p);
 
     /* See linop_reduce_tolerance. NULL: it cannot be more accurate. */

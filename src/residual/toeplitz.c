@@ -221,7 +221,7 @@ static status tolerance(grid *x, double *tol) {
     for (int w = 0; w < e->s->nsensor && st == MOAO_OK; w++) {
         const int64_t i = (int64_t)e->s->sensors[w].first;
         double one = 0;
-        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', 0, i, 1, i, 1, &one, 1);
+        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', 0, (matcov_region){i, 1, i, 1}, &one, 1);
         variance = w == 0 || one < variance ? one : variance;
     }
     *tol = TOLERANCE * variance;
@@ -245,8 +245,8 @@ static status grid_load(product *base, const profile *prof) {
     }
     for (int i = 0; i < x->npiece; i++) {
         const lattice_pairs_piece *p = &x->piece[i];
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0, p->j, p->n, p->row, p->rows, x->u + p->at,
-                             p->ld));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_S, 'A', 0,
+                             (matcov_region){p->j, p->n, p->row, p->rows}, x->u + p->at, p->ld));
     }
 done:
     return st;
@@ -313,8 +313,10 @@ static status compare_row(grid *x, int64_t row, const float *got, int64_t n, dou
     const sys *s = e->s;
     int a = 0;
     status st;
-    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_NOISE, 0, e->m, row, 1, there, e->m));
-    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', 0, row, 1, row, 1, there + e->m, 1));
+    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_NOISE, (matcov_region){0, e->m, row, 1},
+                         there, e->m));
+    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', 0, (matcov_region){row, 1, row, 1}, there + e->m,
+                         1));
     TRY(engine_copy(e, column, there, e->m + 1));
     TRY(e->be->sync(e->ctx));
     while (a + 1 < s->nsensor && (int64_t)s->sensors[a + 1].first <= row)
@@ -377,27 +379,26 @@ done:
 }
 
 /* Tiles of a list of points, which stays where it is. */
-static status points_of(grid *x, int64_t np, const double *px, const double *py,
-                        phase_points **out) {
+static status points_of(grid *x, matcov_points at, phase_points **out) {
     phase_points *p = x->phase;
     status st;
-    while (p < x->phase + POINTS && p->x != NULL && p->x != px)
+    while (p < x->phase + POINTS && p->x != NULL && p->x != at.x)
         p++;
     if (p == x->phase + POINTS)
         return status_fail(MOAO_INTERNAL, "product toeplitz: too many lists of points");
     *out = p;
-    if (p->x == px)
+    if (p->x == at.x)
         return MOAO_OK;
-    TRY(clusters_init(x->base.e->s, np, px, py, &p->c));
+    TRY(clusters_init(x->base.e->s, at.n, at.x, at.y, &p->c));
     TRY(pair_tiles_init(&p->c, NULL, true, &x->of_points, &p->cpm));
-    p->x = px;
+    p->x = at.x;
 done:
     return st;
 }
 
 /* W Cpm', all of it with the first panel. */
-static status tiled_phase(product *base, backend_cov_target *target, const wrows *w, int64_t np,
-                          const double *px, const double *py, int64_t j, int64_t n) {
+static status tiled_phase(product *base, backend_cov_target *target, const wrows *w,
+                          matcov_points at, int64_t j, int64_t n) {
     grid *x = (grid *)base;
     engine *e = base->e;
     /* path differences across a subaperture [m] go with slopes [arcsec] */
@@ -407,9 +408,9 @@ static status tiled_phase(product *base, backend_cov_target *target, const wrows
     (void)w, (void)n;
     if (j > 0)
         goto done;
-    TRY(points_of(x, np, px, py, &p));
+    TRY(points_of(x, at, &p));
     TRY(pair_tiles_fill(e, target, x->tol * size, &p->cpm));
-    memset(x->ct, 0, (size_t)(x->v * np) * sizeof *x->ct);
+    memset(x->ct, 0, (size_t)(x->v * at.n) * sizeof *x->ct);
     st = pair_tiles_apply(e, &p->cpm, x->v, x->w, x->ct, x->work, x->lwork);
 done:
     return st;
@@ -432,7 +433,7 @@ static status grid_project(product *base, backend_cov_target *target, int64_t j,
     grid *x = (grid *)base;
     engine *e = base->e;
     const int64_t t = e->t;
-    status st = e->mat->fill_ctm(target, BACKEND_S, 0, t, j, n, x->ctm, t);
+    status st = e->mat->fill_ctm(target, BACKEND_S, (matcov_region){0, t, j, n}, x->ctm, t);
     return st != MOAO_OK ? st
                          : gemm(e, 'N', x->v, n, t, -1, x->proj, x->ctm, t, 1, x->wt + j * x->v);
 }

@@ -266,11 +266,12 @@ static status find_cross(const low_orders *x) {
     const int64_t m = (int64_t)x->s->m, n = x->n;
     status st = MOAO_OK;
     for (int64_t i = 0; i < n; i++)
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, (int64_t)x->low[i], 1,
-                             x->cross + i * m, m));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL,
+                             (matcov_region){0, m, (int64_t)x->low[i], 1}, x->cross + i * m, m));
     for (int64_t j = 0, some; x->k != NULL && j < m; j += some) {
         some = engine_width(e, j, m);
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, m, j, some, x->cov, m));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, m, j, some},
+                             x->cov, m));
         TRY(engine_gemm(e, 'N', 'T', m, n, some, -1, x->cov, m, x->k + j * n, n, 1, x->cross, m));
     }
 done:

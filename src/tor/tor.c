@@ -286,7 +286,8 @@ static status make_columns(tor *t, backend_cov_target *target, int64_t j, int64_
         rows_share((int)n, t->t.group_size, t->t.member, &first, &some);
     double *mine = t->ctm + first * nt;
     status st = target != NULL ? engine_fill_right(e, target, BACKEND_D, j + first, some, mine)
-                               : e->mat->fill_ctt(e->cov, BACKEND_D, 'A', 0, nt, j, n, mine, nt);
+                               : e->mat->fill_ctt(e->cov, BACKEND_D, 'A',
+                                                  (matcov_region){0, nt, j, n}, mine, nt);
     if (st == MOAO_OK && t->h != NULL)
         st = e->be->sparse->filter(e->ctx, BACKEND_D, &t->filter, some, 1.0, mine, nt, 0.0,
                                    out + first * *rows, *rows);
@@ -372,7 +373,8 @@ done:
 status tor_raw_project(tor *t, backend_cov_target *target, int64_t j, int64_t n, double alpha,
                        double beta, double *out, int64_t ldo) {
     engine *e = &t->e;
-    const status st = e->mat->fill_ctm(target, BACKEND_D, 0, e->t, j, n, t->ctm, e->t);
+    const status st =
+        e->mat->fill_ctm(target, BACKEND_D, (matcov_region){0, e->t, j, n}, t->ctm, e->t);
     return st != MOAO_OK ? st
                          : e->be->sparse->filter(e->ctx, BACKEND_D, &t->filter, n, alpha, t->ctm,
                                                  e->t, beta, out, ldo);
@@ -398,7 +400,7 @@ static status project_pairs(tor *t, backend_cov_target *target, int d, int64_t j
     const int64_t rows = t->h != NULL ? e->rows : e->t;
     status st = MOAO_OK;
     for (slope_pairs p = {0}; slope_pairs_next(e->s, j0, end - j0, e->width / 2, &p);) {
-        TRY(engine_fill_right_both(e, target, p.sensor, p.k0, p.n, t->ctm));
+        TRY(engine_fill_right_both(e, target, p.slopes, t->ctm));
         if (t->h != NULL)
             TRY(e->be->sparse->filter(e->ctx, BACKEND_D, &t->filter, 2 * p.n, 1.0, t->ctm, e->t,
                                       0.0, t->q, rows));
@@ -563,8 +565,9 @@ static status solve_mine(tor *t, double sum[2]) {
     TRY(engine_agree_now(e, STAGE_SOLVE, comm_fault(e->c, "solve")));
     TRY(engine_load(e, t->prof));
     for (int k = 0; k < t->nsample && st == MOAO_OK; k++)
-        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, 0, e->m, sampled(t, k), 1,
-                              t->columns + k * e->m, e->m);
+        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL,
+                              (matcov_region){0, e->m, sampled(t, k), 1}, t->columns + k * e->m,
+                              e->m);
     TRY(engine_agree_now(e, STAGE_SOLVE, st));
     if (e->collective)
         st = solve_pass(t, 0, pass, sum);

@@ -194,9 +194,9 @@ static status some_outer(product *op, const wrows *w, int64_t j, int64_t n) {
                                                     : MOAO_OK;
 }
 
-static status some_phase(product *op, backend_cov_target *target, const wrows *w, int64_t np,
-                         const double *x, const double *y, int64_t j, int64_t n) {
-    (void)op, (void)target, (void)w, (void)np, (void)x, (void)y, (void)n;
+static status some_phase(product *op, backend_cov_target *target, const wrows *w, matcov_points p,
+                         int64_t j, int64_t n) {
+    (void)op, (void)target, (void)w, (void)p, (void)n;
     return last() && j / PANEL == fails_at - 2 * PANELS
                ? status_fail(MOAO_MEMORY, "no room in W Cpm'")
                : MOAO_OK;

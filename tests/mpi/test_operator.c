@@ -87,9 +87,10 @@ static status fill(engine *e, const blocks *o, bool half) {
     status st = MOAO_OK;
     for (int b = 0; b < o->n; b++)
         for (int a = b; a < o->n; a++)
-            TRY(e->mat->fill_cmm(e->cov, BACKEND_D, half && a == b ? 'T' : 'A', MATCOV_ALL,
-                                 first(o, a), count(o, a), first(o, b), count(o, b),
-                                 o->a + at(o, a, b), count(o, a)));
+            TRY(e->mat->fill_cmm(
+                e->cov, BACKEND_D, half && a == b ? 'T' : 'A', MATCOV_ALL,
+                (matcov_region){first(o, a), count(o, a), first(o, b), count(o, b)},
+                o->a + at(o, a, b), count(o, a)));
 done:
     return st;
 }

@@ -53,7 +53,7 @@ static double direct(const sys *s, const psf *p, size_t np, double scale, const 
     OK(matcov_init(&world, &seen, &one, &mc));
     OK(matcov_target_init(mc, (double[2]){0, 0}, false, &mt));
     OK(matcov_fill_ctt(mc, 0, t, 0, t, ctt, t));
-    OK(matcov_fill_cpm(mt, np, x, y, 0, t, cpt, np));
+    OK(matcov_fill_cpm(mt, (matcov_points){np, x, y}, 0, t, cpt, np));
     for (size_t k = 0; k < np; k++)
         for (size_t i = 0; i < t; i++) {
             double row = 0;

@@ -86,7 +86,7 @@ static void test_ctm(void **state) {
     float *a = device((size_t)(t * width) * sizeof *got);
     for (int64_t j = 0; j < m; j += width) {
         const int64_t n = m - j < width ? m - j : width, i0 = j / width % 2 * 77;
-        case_ok(ops->fill_ctm(f.v, BACKEND_S, i0, t - i0, j, n, a, t - i0));
+        case_ok(ops->fill_ctm(f.v, BACKEND_S, (matcov_region){i0, t - i0, j, n}, a, t - i0));
         move(got, a, (size_t)((t - i0) * n) * sizeof *got);
         case_ok(matcov_fill_ctm(f.mt, (size_t)j, (size_t)n, want, (size_t)t));
         for (int64_t k = 0; k < n; k++)
@@ -124,7 +124,7 @@ static void expect_fp16(const fixture *f, int w, const float *a, double scale) {
     bool done = false;
     uint16_t *h = malloc(numbers * sizeof *h), *d = device(numbers * sizeof *h);
     if (ops->fill_ctm_fp16 != NULL)
-        case_ok(ops->fill_ctm_fp16(f->v, exponent, w, 0, n, d, t, n, &done));
+        case_ok(ops->fill_ctm_fp16(f->v, exponent, (matcov_slopes){w, 0, n, n}, d, t, &done));
     move(h, d, numbers * sizeof *h);
     if (done)
         same_fp16("Ctm", numbers, h, exponent, a, scale);
@@ -138,7 +138,7 @@ static void ctm_both_double(const fixture *f, int w, int64_t k0, int64_t n, doub
     const size_t numbers = (size_t)(t * (apart + n));
     double *got = malloc(numbers * sizeof *got), *want = malloc((size_t)(t * n) * sizeof *want);
     double *a = device(numbers * sizeof *got);
-    case_ok(ops->fill_ctm_both(f->v, BACKEND_D, w, k0, n, a, t, apart));
+    case_ok(ops->fill_ctm_both(f->v, BACKEND_D, (matcov_slopes){w, k0, n, apart}, a, t));
     move(got, a, numbers * sizeof *got);
     for (int axis = 0; axis < 2; axis++) {
         case_ok(matcov_fill_ctm(f->mt, f->s.sensors[w].first + (size_t)(axis * nsub + k0),
@@ -170,7 +170,7 @@ static void ctm_both(bool gradient, double worst, double rms) {
             for (size_t k = 0; k < numbers; k++)
                 got[k] = -77;
             move(a, got, numbers * sizeof *got);
-            case_ok(ops->fill_ctm_both(f.v, BACKEND_S, w, k0, n, a, ld, apart));
+            case_ok(ops->fill_ctm_both(f.v, BACKEND_S, (matcov_slopes){w, k0, n, apart}, a, ld));
             move(got, a, numbers * sizeof *got);
             for (int axis = 0; axis < 2; axis++) {
                 const size_t first = f.s.sensors[w].first + (size_t)(axis * nsub + k0);
@@ -228,24 +228,27 @@ static void cpm(bool gradient, double worst, double rms) {
         const size_t numbers = (size_t)(2 * n * NP);
         double *want = malloc(numbers * sizeof *want);
         float *got = malloc(numbers * sizeof *got), *a = device(numbers * sizeof *got);
-        case_ok(matcov_fill_cpm(f.mt, NP, x, y, (size_t)first, (size_t)(2 * n), want, NP));
+        case_ok(matcov_fill_cpm(f.mt, (matcov_points){NP, x, y}, (size_t)first, (size_t)(2 * n),
+                                want, NP));
         for (size_t i = 0; i < numbers; i++)
             most = fmax(most, fabs(want[i]));
-        case_ok(ops->fill_cpm_both(f.v, BACKEND_S, NP, dx, dy, w, 0, n, a, NP, n));
+        case_ok(ops->fill_cpm_both(f.v, BACKEND_S, (matcov_points){NP, dx, dy},
+                                   (matcov_slopes){w, 0, n, n}, a, NP));
         move(got, a, numbers * sizeof *got);
         compare(&d, (int64_t)numbers, got, want);
         if (ops->fill_cpm_fp16 != NULL) {
             const int exponent = backend_fp16_exponent(4 * most);
             bool done;
             uint16_t *h = malloc(numbers * sizeof *h), *dh = device(numbers * sizeof *h);
-            case_ok(ops->fill_cpm_fp16(f.v, exponent, NP, dx, dy, w, 0, n, dh, NP, n, &done));
+            case_ok(ops->fill_cpm_fp16(f.v, exponent, (matcov_points){NP, dx, dy},
+                                       (matcov_slopes){w, 0, n, n}, dh, NP, &done));
             move(h, dh, numbers * sizeof *h);
             if (done)
                 same_fp16("Cpm", numbers, h, exponent, got, most);
             be->release(ctx, dh);
             free(h);
         }
-        case_ok(ops->fill_cpm(f.v, BACKEND_S, NP, dx, dy, first + 5, n, a, NP));
+        case_ok(ops->fill_cpm(f.v, BACKEND_S, (matcov_points){NP, dx, dy}, first + 5, n, a, NP));
         move(got, a, numbers / 2 * sizeof *got);
         compare(&d, (int64_t)numbers / 2, got, want + 5 * NP);
         be->release(ctx, a);

@@ -58,8 +58,8 @@ static double *dense_of(fixture *f, const lattice_pairs *a) {
     double *dev, *host = malloc(m * m * sizeof *host);
     assert_non_null(host);
     case_ok(engine_doubles(&f->e, (int64_t)(m * m), "a test", &dev));
-    must(f->e.mat->fill_cmm(f->e.cov, BACKEND_D, 'A', MATCOV_NOISE, 0, (int64_t)m, 0, (int64_t)m,
-                            dev, (int64_t)m));
+    must(f->e.mat->fill_cmm(f->e.cov, BACKEND_D, 'A', MATCOV_NOISE,
+                            (matcov_region){0, (int64_t)m, 0, (int64_t)m}, dev, (int64_t)m));
     down(f, host, dev, m * m * sizeof *host);
     for (int v = 0; v < NSENSOR; v++)
         for (int w = 0; w < NSENSOR; w++)

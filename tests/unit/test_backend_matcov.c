@@ -183,7 +183,8 @@ static void test_cmm(void **state) {
         double *want = malloc((size_t)(ni * nj) * sizeof *want);
         case_ok(matcov_fill_cmm(f.mc, (size_t)i0, (size_t)ni, (size_t)j0, (size_t)nj, want,
                                 (size_t)ni));
-        case_ok(ops->fill_cmm(f.c, t, part, MATCOV_ALL, i0, ni, j0, nj, b.device, b.lda));
+        case_ok(ops->fill_cmm(f.c, t, part, MATCOV_ALL, (matcov_region){i0, ni, j0, nj}, b.device,
+                              b.lda));
         block_fetch(&b);
         expect("Cmm", &b, part, i0 - j0, want, f.variance);
         block_free(&b);
@@ -202,7 +203,8 @@ static void test_parts(void **state) {
     block b[4];
     for (unsigned with = 0; with < 4; with++) {
         b[with] = block_new(BACKEND_D, m, m);
-        case_ok(ops->fill_cmm(f.c, BACKEND_D, 'A', with, 0, m, 0, m, b[with].device, b[with].lda));
+        case_ok(ops->fill_cmm(f.c, BACKEND_D, 'A', with, (matcov_region){0, m, 0, m},
+                              b[with].device, b[with].lda));
         block_fetch(&b[with]);
     }
     for (int k = 0; k < 3000; k++) {
@@ -237,7 +239,7 @@ static void test_truth_sensor(void **state) {
     for (int t = BACKEND_D; t <= BACKEND_S; t++) {
         block b = block_new(t, n - 3, n);
         case_ok(matcov_fill_ctt(f.mc, 2, (size_t)n - 3, 0, (size_t)n, want, (size_t)n - 3));
-        case_ok(ops->fill_ctt(f.c, t, 'T', 2, n - 3, 0, n, b.device, b.lda));
+        case_ok(ops->fill_ctt(f.c, t, 'T', (matcov_region){2, n - 3, 0, n}, b.device, b.lda));
         block_fetch(&b);
         expect("Ctt", &b, 'T', 2, want, f.variance);
         block_free(&b);
@@ -256,7 +258,7 @@ static void test_truth_sensor(void **state) {
         for (int64_t j = 0; j < nj; j++)
             memcpy(part + j * ni, want + j * n + i0, (size_t)ni * sizeof *part);
         case_ok(ops->aim(v, dir, k % 3 != 0));
-        case_ok(ops->fill_ctm(v, b.type, i0, ni, j0, nj, b.device, b.lda));
+        case_ok(ops->fill_ctm(v, b.type, (matcov_region){i0, ni, j0, nj}, b.device, b.lda));
         block_fetch(&b);
         expect("Ctm", &b, 'A', 0, part, f.variance);
         double direct = matcov_direct_ctm(&f.s, &f.p, dir, k % 3 != 0, (size_t)i0, (size_t)j0);
@@ -300,8 +302,9 @@ static void test_load(void **state) {
         case_ok(ops->aim(v, (double[2]){1e-5, 2e-5}, true));
         matcov_model_free(&model);
         block b = block_new(BACKEND_D, n, n), c = block_new(BACKEND_D, t, n);
-        case_ok(ops->fill_cmm(f.c, BACKEND_D, 'A', MATCOV_ALL, 301, n, 10, n, b.device, b.lda));
-        case_ok(ops->fill_ctm(v, BACKEND_D, 0, t, 100, n, c.device, c.lda));
+        case_ok(ops->fill_cmm(f.c, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){301, n, 10, n},
+                              b.device, b.lda));
+        case_ok(ops->fill_ctm(v, BACKEND_D, (matcov_region){0, t, 100, n}, c.device, c.lda));
         block_fetch(&b);
         block_fetch(&c);
         case_ok(matcov_fill_cmm(mc, 301, 97, 10, 97, want, 97));
@@ -337,7 +340,8 @@ static void check_bound(fixture *f, backend_type t, double bound) {
     const int64_t m = (int64_t)f->s.m;
     double top = 0;
     block b = block_new(t, m, m);
-    case_ok(ops->fill_cmm(f->c, t, 'A', MATCOV_NOISE, 0, m, 0, m, b.device, b.lda));
+    case_ok(
+        ops->fill_cmm(f->c, t, 'A', MATCOV_NOISE, (matcov_region){0, m, 0, m}, b.device, b.lda));
     block_fetch(&b);
     for (int64_t k = 0; k < m * m; k++)
         top = fmax(top, fabs(entry(&b, k % m, k / m)));
@@ -379,11 +383,12 @@ static void test_difference(void **state) {
         case_ok(ops->load(f.c, &model));
         if (drifts) {
             case_ok(ops->aim(v, dir, true));
-            case_ok(ops->fill_ctm(v, b.type, 0, t, j0, n, b.device, b.lda));
+            case_ok(ops->fill_ctm(v, b.type, (matcov_region){0, t, j0, n}, b.device, b.lda));
             case_ok(matcov_fill_ctm(mt, (size_t)j0, (size_t)n, want, (size_t)t));
             case_ok(matcov_fill_ctm(mt0, (size_t)j0, (size_t)n, other, (size_t)t));
         } else {
-            case_ok(ops->fill_cmm(f.c, b.type, 'A', MATCOV_ALL, i0, n, j0, n, b.device, b.lda));
+            case_ok(ops->fill_cmm(f.c, b.type, 'A', MATCOV_ALL, (matcov_region){i0, n, j0, n},
+                                  b.device, b.lda));
             case_ok(matcov_fill_cmm(f.mc, (size_t)i0, (size_t)n, (size_t)j0, (size_t)n, want,
                                     (size_t)n));
             case_ok(matcov_fill_cmm(mc0, (size_t)i0, (size_t)n, (size_t)j0, (size_t)n, other,
@@ -428,7 +433,8 @@ static void test_no_difference(void **state) {
         case_ok(matcov_model_init(mc, &model));
         assert_int_equal(model.nlayer, 0);
         case_ok(ops->load(f.c, &model));
-        case_ok(ops->fill_cmm(f.c, b.type, 'A', MATCOV_ALL, 0, m, 0, m, b.device, b.lda));
+        case_ok(ops->fill_cmm(f.c, b.type, 'A', MATCOV_ALL, (matcov_region){0, m, 0, m}, b.device,
+                              b.lda));
         block_fetch(&b);
         for (int64_t i = 0; i < m * m; i++)
             assert_true(fabs(entry(&b, i % m, i / m)) <= 1e-15 * f.variance);
@@ -449,18 +455,27 @@ static void test_arguments(void **state) {
     block b = block_new(BACKEND_D, 4, 4);
     backend_cov_target *v;
     case_ok(o->open_target(f.c, &v));
-    assert_int_equal(o->fill_cmm(f.c, BACKEND_D, 'A', 3, m - 3, 4, 0, 4, b.device, 4), MOAO_INPUT);
-    assert_int_equal(o->fill_cmm(f.c, BACKEND_D, 'A', 3, 0, 4, 0, 4, b.device, 3), MOAO_INPUT);
-    assert_int_equal(o->fill_cmm(f.c, BACKEND_D, 'X', 3, 0, 4, 0, 4, b.device, 4), MOAO_INPUT);
-    assert_int_equal(o->fill_cmm(f.c, BACKEND_Z, 'A', 3, 0, 4, 0, 4, b.device, 4), MOAO_INPUT);
-    assert_int_equal(o->fill_cmm(f.c, BACKEND_D, 'A', 4, 0, 4, 0, 4, b.device, 4), MOAO_INPUT);
-    assert_int_equal(o->fill_ctt(f.c, BACKEND_D, 'A', t - 3, 4, 0, 4, b.device, 4), MOAO_INPUT);
-    assert_int_equal(o->fill_ctm(v, BACKEND_D, 0, 4, 0, 4, b.device, 4), MOAO_INPUT);
+    assert_int_equal(
+        o->fill_cmm(f.c, BACKEND_D, 'A', 3, (matcov_region){m - 3, 4, 0, 4}, b.device, 4),
+        MOAO_INPUT);
+    assert_int_equal(o->fill_cmm(f.c, BACKEND_D, 'A', 3, (matcov_region){0, 4, 0, 4}, b.device, 3),
+                     MOAO_INPUT);
+    assert_int_equal(o->fill_cmm(f.c, BACKEND_D, 'X', 3, (matcov_region){0, 4, 0, 4}, b.device, 4),
+                     MOAO_INPUT);
+    assert_int_equal(o->fill_cmm(f.c, BACKEND_Z, 'A', 3, (matcov_region){0, 4, 0, 4}, b.device, 4),
+                     MOAO_INPUT);
+    assert_int_equal(o->fill_cmm(f.c, BACKEND_D, 'A', 4, (matcov_region){0, 4, 0, 4}, b.device, 4),
+                     MOAO_INPUT);
+    assert_int_equal(o->fill_ctt(f.c, BACKEND_D, 'A', (matcov_region){t - 3, 4, 0, 4}, b.device, 4),
+                     MOAO_INPUT);
+    assert_int_equal(o->fill_ctm(v, BACKEND_D, (matcov_region){0, 4, 0, 4}, b.device, 4),
+                     MOAO_INPUT);
     case_ok(o->aim(v, (double[2]){0, 0}, false));
-    assert_int_equal(o->fill_ctm(v, BACKEND_D, 0, 4, -1, 4, b.device, 4), MOAO_INPUT);
-    case_ok(o->fill_ctm(v, BACKEND_D, 0, 0, 0, 4, b.device, 1));
-    case_ok(o->fill_cmm(f.c, BACKEND_D, 'A', 3, 5, 4, 5, 0, b.device, 4));
-    case_ok(o->fill_cmm(f.c, BACKEND_D, 'L', 3, 0, 4, m - 4, 4, b.device, b.lda));
+    assert_int_equal(o->fill_ctm(v, BACKEND_D, (matcov_region){0, 4, -1, 4}, b.device, 4),
+                     MOAO_INPUT);
+    case_ok(o->fill_ctm(v, BACKEND_D, (matcov_region){0, 0, 0, 4}, b.device, 1));
+    case_ok(o->fill_cmm(f.c, BACKEND_D, 'A', 3, (matcov_region){5, 4, 5, 0}, b.device, 4));
+    case_ok(o->fill_cmm(f.c, BACKEND_D, 'L', 3, (matcov_region){0, 4, m - 4, 4}, b.device, b.lda));
     block_fetch(&b);
     for (int64_t i = 0; i < 4; i++)
         for (int64_t j = 0; j < 4; j++)
@@ -490,7 +505,8 @@ static void test_steep(void **state) {
     int64_t n = 80, i0 = 100, j0 = (int64_t)f.s.m - n;
     for (int t = BACKEND_D; t <= BACKEND_S; t++) {
         block b = block_new(t, n, n);
-        case_ok(ops->fill_cmm(f.c, t, 'A', MATCOV_ALL, i0, n, j0, n, b.device, b.lda));
+        case_ok(
+            ops->fill_cmm(f.c, t, 'A', MATCOV_ALL, (matcov_region){i0, n, j0, n}, b.device, b.lda));
         block_fetch(&b);
         for (int k = 0; k < 400; k++) {
             int64_t i = random_below(n), j = random_below(n);
@@ -525,7 +541,7 @@ static void test_large_pair(void **state) {
     void *all;
     double *want = malloc((size_t)(ni * wide) * sizeof *want);
     case_ok(be->alloc(ctx, (size_t)(ni * nj) * sizeof(float), &all));
-    case_ok(ops->fill_cmm(f.c, BACKEND_S, 'A', 0, 0, ni, ni, nj, all, ni));
+    case_ok(ops->fill_cmm(f.c, BACKEND_S, 'A', 0, (matcov_region){0, ni, ni, nj}, all, ni));
     f.variance = matcov_direct_cmm(&f.s, &f.p, 0, 0);
     for (int64_t j = 0; j + wide <= nj; j += 677) {
         case_ok(be->copy(ctx, b.device, b.lda * 4, (float *)all + j * ni, ni * 4, ni * 4, wide));

@@ -43,11 +43,11 @@ static void check_block(const covariances *v, const matcov_target *mt, backend_t
     move(a, got, ld * nj * size);
     move(dx, x, np * sizeof *x);
     move(dy, y, np * sizeof *y);
-    case_ok(ops->fill_cpm(v->target, type, (int64_t)np, dx, dy, (int64_t)j0, (int64_t)nj, a,
-                          (int64_t)ld));
+    case_ok(ops->fill_cpm(v->target, type, (matcov_points){(int64_t)np, dx, dy}, (int64_t)j0,
+                          (int64_t)nj, a, (int64_t)ld));
     case_ok(be->sync(ctx));
     move(got, a, ld * nj * size);
-    case_ok(matcov_fill_cpm(mt, np, x, y, j0, nj, want, np));
+    case_ok(matcov_fill_cpm(mt, (matcov_points){np, x, y}, j0, nj, want, np));
     for (size_t j = 0; j < nj; j++)
         for (size_t i = 0; i < ld; i++) {
             const char *at = got + (i + j * ld) * size;
@@ -86,12 +86,14 @@ static void check_both(const covariances *v, const matcov_target *mt, backend_ty
     move(a, got, ld * cols * size);
     move(dx, x, np * sizeof *x);
     move(dy, y, np * sizeof *y);
-    case_ok(ops->fill_cpm_both(v->target, type, (int64_t)np, dx, dy, sensor, (int64_t)k0,
-                               (int64_t)n, a, (int64_t)ld, (int64_t)apart));
+    case_ok(ops->fill_cpm_both(v->target, type, (matcov_points){(int64_t)np, dx, dy},
+                               (matcov_slopes){sensor, (int64_t)k0, (int64_t)n, (int64_t)apart}, a,
+                               (int64_t)ld));
     case_ok(be->sync(ctx));
     move(got, a, ld * cols * size);
     for (size_t axis = 0; axis < 2; axis++)
-        case_ok(matcov_fill_cpm(mt, np, x, y, first + axis * nsub, n, want + axis * np * n, np));
+        case_ok(matcov_fill_cpm(mt, (matcov_points){np, x, y}, first + axis * nsub, n,
+                                want + axis * np * n, np));
     for (size_t j = 0; j < cols; j++)
         for (size_t i = 0; i < ld; i++) {
             const char *at = got + (i + j * ld) * size;
@@ -130,8 +132,8 @@ static void test_slope_pairs(void **state) {
             slope_pairs q = {0};
             while (slope_pairs_next(&s, j, n, width / 2, &q)) {
                 assert_true(q.n >= 1 && q.n <= (width > 3 ? width / 2 : 1));
-                assert_true(q.column[0] == (int64_t)s.sensors[q.sensor].first + q.k0);
-                assert_true(q.column[1] == q.column[0] + s.sensors[q.sensor].nsub);
+                assert_true(q.column[0] == (int64_t)s.sensors[q.slopes.sensor].first + q.slopes.k0);
+                assert_true(q.column[1] == q.column[0] + s.sensors[q.slopes.sensor].nsub);
                 for (int64_t k = 0; k < q.n; k++)
                     seen[q.column[0] + k]++, seen[q.column[1] + k]++;
             }

@@ -29,7 +29,8 @@ static double *zeros(size_t n) {
 static double *triangle(const sys *s, backend_cov *c, unsigned with) {
     const int64_t m = (int64_t)s->m;
     double *t = zeros(s->m * s->m);
-    case_ok(matcov_backend(be)->fill_cmm(c, BACKEND_D, 'T', with, 0, m, 0, m, t, m));
+    case_ok(
+        matcov_backend(be)->fill_cmm(c, BACKEND_D, 'T', with, (matcov_region){0, m, 0, m}, t, m));
     return t;
 }
 
@@ -49,7 +50,7 @@ static double *truth_covariance(const sys *s, backend_cov *c, bool shifted) {
     double *a = zeros(s->t * s->m);
     case_ok(mat->open_target(c, &v));
     case_ok(mat->aim(v, (double[2]){CASE_ARCSEC(8), CASE_ARCSEC(-5)}, shifted));
-    case_ok(mat->fill_ctm(v, BACKEND_D, 0, t, 0, m, a, t));
+    case_ok(mat->fill_ctm(v, BACKEND_D, (matcov_region){0, t, 0, m}, a, t));
     mat->close_target(v);
     return a;
 }

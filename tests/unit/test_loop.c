@@ -168,7 +168,7 @@ static double *filled(const covariances *c, char what) {
     else if (what == 't')
         case_ok(matcov_fill_ctm(c->mt, 0, m, a, rows));
     else
-        case_ok(matcov_fill_cpm(c->mt, POINTS, x, y, 0, m, a, POINTS));
+        case_ok(matcov_fill_cpm(c->mt, (matcov_points){POINTS, x, y}, 0, m, a, POINTS));
     return a;
 }
 

@@ -50,7 +50,7 @@ static void make(const double layer[5], bool gradient, bool own, bool elsewhere,
         x[i] = -3.5 + 0.8 * i;
         y[i] = 2.9 - 0.7 * i;
     }
-    case_ok(matcov_fill_cpm(mt, POINTS, x, y, 0, c->s.m, c->cpm, POINTS));
+    case_ok(matcov_fill_cpm(mt, (matcov_points){POINTS, x, y}, 0, c->s.m, c->cpm, POINTS));
     matcov_target_free(mt);
 }
 

@@ -96,8 +96,8 @@ static void test_sensors(void **state) {
     assert_true(matcov_tileable(&f.s));
     case_ok(clusters_init(&f.s, 0, NULL, NULL, &c));
     case_ok(pair_tiles_init(&c, a.of, false, &memory, &t));
-    case_ok(f.e.mat->fill_cmm(f.e.cov, BACKEND_D, 'A', 0, 0, (int64_t)m, 0, (int64_t)m, dense,
-                              (int64_t)m));
+    case_ok(f.e.mat->fill_cmm(f.e.cov, BACKEND_D, 'A', 0,
+                              (matcov_region){0, (int64_t)m, 0, (int64_t)m}, dense, (int64_t)m));
     const double variance = dense[0];
     for (int v = 0; v < NSENSOR; v++) /* columns of a group before that of the rows */
         for (int w = 0; w < NSENSOR; w++)
@@ -150,7 +150,7 @@ static void test_points(void **state) {
     assert_int_not_equal(pair_tiles_fill(&f.e, target, 1, &t), MOAO_OK); /* not aimed */
     status_clear();
     case_ok(f.e.mat->aim(target, (double[]){1e-4, -2e-4}, true));
-    case_ok(f.e.mat->fill_cpm(target, BACKEND_D, np, x, y, 0, m, cpm, np));
+    case_ok(f.e.mat->fill_cpm(target, BACKEND_D, (matcov_points){np, x, y}, 0, m, cpm, np));
     for (int64_t j = 0; j < np; j++)
         for (int64_t k = 0; k < m; k++) {
             dense[k + j * m] = cpm[j + k * np];

@@ -41,7 +41,7 @@ static void test_phase_slopes(void **state) {
         for (size_t i = 0; i < ld * nj; i++)
             a[i] = 1e30;
         case_ok(matcov_target_init(mc, dir, turn % 2, &mt));
-        case_ok(matcov_fill_cpm(mt, np, x, y, j0, nj, a, ld));
+        case_ok(matcov_fill_cpm(mt, (matcov_points){np, x, y}, j0, nj, a, ld));
         for (size_t j = 0; j < nj; j++) {
             for (size_t i = 0; i < np; i++) {
                 double want = matcov_direct_cpm(&s, &p, dir, turn % 2, x[i], y[i], j0 + j);
@@ -79,7 +79,7 @@ static void test_mean_gradients(void **state) {
     double x[50], y[50], *a = malloc(50 * s.m * sizeof *a), worst = 0, most = 0;
     for (int i = 0; i < 50; i++)
         x[i] = case_random(-2, 2), y[i] = case_random(-2, 2);
-    case_ok(matcov_fill_cpm(mt, 50, x, y, 0, s.m, a, 50));
+    case_ok(matcov_fill_cpm(mt, (matcov_points){50, x, y}, 0, s.m, a, 50));
     for (size_t j = 0; j < s.m; j += 3)
         for (size_t i = 0; i < 50; i++) {
             double want = matcov_direct_cpm(&s, &p, dir, false, x[i], y[i], j);
@@ -119,7 +119,7 @@ static void test_slopes_are_differences(void **state) {
         }
     }
     case_ok(matcov_fill_ctm(mt, 0, s.m, ctm, s.t));
-    case_ok(matcov_fill_cpm(mt, 4 * n, x, y, 0, s.m, a, 4 * n));
+    case_ok(matcov_fill_cpm(mt, (matcov_points){4 * n, x, y}, 0, s.m, a, 4 * n));
     for (size_t j = 0; j < s.m; j++)
         for (size_t k = 0; k < s.t; k++) {
             const double *at = a + 4 * (k % n) + (k < n ? 0 : 2) + j * 4 * n;

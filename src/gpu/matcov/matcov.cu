@@ -236,85 +236,68 @@ static status aim(backend_cov_target *t, const double dir[2], bool shifted) {
 
 /* ---- the table */
 
-static status fill_cmm(backend_cov *c, backend_type t, char part, unsigned with, int64_t i0,
-                       int64_t ni, int64_t j0, int64_t nj, void *a, int64_t lda) {
+static status fill_cmm(backend_cov *c, backend_type t, char part, unsigned with, matcov_region g,
+                       void *a, int64_t lda) {
     const gpu_cov_set_direction aim = axis_set_direction(c);
-    return gpu_cov_fill(c, MATCOV_CMM, &aim, c->tables, t, part, with,
-                        gpu_cov_region{i0, ni, j0, nj}, a, lda);
+    return gpu_cov_fill(c, MATCOV_CMM, &aim, c->tables, t, part, with, g, a, lda);
 }
 
-static status fill_ctt(backend_cov *c, backend_type t, char part, int64_t i0, int64_t ni,
-                       int64_t j0, int64_t nj, void *a, int64_t lda) {
+static status fill_ctt(backend_cov *c, backend_type t, char part, matcov_region g, void *a,
+                       int64_t lda) {
     const gpu_cov_set_direction aim = axis_set_direction(c);
-    return gpu_cov_fill(c, MATCOV_CTT, &aim, c->tables + c->list[MATCOV_CMM].ntable, t, part, 0,
-                        gpu_cov_region{i0, ni, j0, nj}, a, lda);
+    return gpu_cov_fill(c, MATCOV_CTT, &aim, c->tables + c->list[MATCOV_CMM].ntable, t, part, 0, g,
+                        a, lda);
 }
 
-static status fill_ctm(backend_cov_target *v, backend_type t, int64_t i0, int64_t ni, int64_t j0,
-                       int64_t nj, void *a, int64_t lda) {
-    return gpu_cov_fill(v->c, MATCOV_CTM, &v->aim, v->tables, t, 'A', 0,
-                        gpu_cov_region{i0, ni, j0, nj}, a, lda);
+static status fill_ctm(backend_cov_target *v, backend_type t, matcov_region g, void *a,
+                       int64_t lda) {
+    return gpu_cov_fill(v->c, MATCOV_CTM, &v->aim, v->tables, t, 'A', 0, g, a, lda);
 }
 
-/* Of operations on both axes of n subapertures of a sensor from k0 on. */
+/* Of operations on both axes of subapertures of a sensor. */
 static status check_both(const backend_cov_target *v, const char *operation, backend_type t,
-                         int64_t rows, int sensor, int64_t k0, int64_t n, int64_t lda,
-                         int64_t apart) {
-    if (sensor < 0 || sensor >= v->c->nsensor || apart < n ||
-        !matcov_block_ok(t, rows, 0, rows, v->c->host[sensor].nsub, k0, n, lda))
+                         int64_t rows, matcov_slopes k, int64_t lda) {
+    if (k.sensor < 0 || k.sensor >= v->c->nsensor ||
+        !matcov_slopes_ok(t, rows, v->c->host[k.sensor].nsub, k, lda))
         return status_fail(MOAO_INPUT, "%s: an argument is out of range", operation);
     if (!v->aimed)
         return status_fail(MOAO_INPUT, "%s: the target was not aimed", operation);
     return MOAO_OK;
 }
 
-static status fill_ctm_both(backend_cov_target *v, backend_type t, int sensor, int64_t k0,
-                            int64_t n, void *a, int64_t lda, int64_t apart) {
-    const int64_t rows = v->c->t;
-    const status st = check_both(v, "fill_ctm_both", t, rows, sensor, k0, n, lda, apart);
-    if (st != MOAO_OK)
-        return st;
-    return gpu_cov_fill_both(v->c, &v->aim, v->tables, t, sensor, k0, n, a, lda, apart);
+static status fill_ctm_both(backend_cov_target *v, backend_type t, matcov_slopes k, void *a,
+                            int64_t lda) {
+    const status st = check_both(v, "fill_ctm_both", t, v->c->t, k, lda);
+    return st != MOAO_OK ? st : gpu_cov_fill_both(v->c, &v->aim, v->tables, t, k, a, lda);
 }
 
-static status fill_ctm_fp16(backend_cov_target *v, int exponent, int sensor, int64_t k0, int64_t n,
-                            uint16_t *a, int64_t lda, int64_t apart, bool *done) {
-    const int64_t rows = v->c->t;
+static status fill_ctm_fp16(backend_cov_target *v, int exponent, matcov_slopes k, uint16_t *a,
+                            int64_t lda, bool *done) {
     *done = false;
-    const status st = check_both(v, "fill_ctm_fp16", BACKEND_S, rows, sensor, k0, n, lda, apart);
-    if (st != MOAO_OK)
+    const status st = check_both(v, "fill_ctm_fp16", BACKEND_S, v->c->t, k, lda);
+    if (st != MOAO_OK || abs(exponent) > 120)
         return st;
-    if (abs(exponent) > 120)
-        return MOAO_OK;
-    return gpu_cov_fill_single(v->c, &v->aim, sensor, k0, n, ldexpf(1.0f, exponent), a, lda, apart,
-                               done);
+    return gpu_cov_fill_single(v->c, &v->aim, k, ldexpf(1.0f, exponent), a, lda, done);
 }
 
-static status fill_cpm(backend_cov_target *v, backend_type t, int64_t np, const double *x,
-                       const double *y, int64_t j0, int64_t nj, void *a, int64_t lda) {
-    return gpu_cov_fill_phase(v->c, &v->aim, t, np, x, y, j0, nj, a, lda);
+static status fill_cpm(backend_cov_target *v, backend_type t, matcov_points p, int64_t j0,
+                       int64_t nj, void *a, int64_t lda) {
+    return gpu_cov_fill_phase(v->c, &v->aim, t, p, j0, nj, a, lda);
 }
 
-static status fill_cpm_both(backend_cov_target *v, backend_type t, int64_t np, const double *x,
-                            const double *y, int sensor, int64_t k0, int64_t n, void *a,
-                            int64_t lda, int64_t apart) {
-    const status st = check_both(v, "fill_cpm_both", t, np, sensor, k0, n, lda, apart);
-    if (st != MOAO_OK)
-        return st;
-    return gpu_cov_fill_phase_both(v->c, &v->aim, t, np, x, y, sensor, k0, n, a, lda, apart);
+static status fill_cpm_both(backend_cov_target *v, backend_type t, matcov_points p, matcov_slopes k,
+                            void *a, int64_t lda) {
+    const status st = check_both(v, "fill_cpm_both", t, p.n, k, lda);
+    return st != MOAO_OK ? st : gpu_cov_fill_phase_both(v->c, &v->aim, t, p, k, a, lda);
 }
 
-static status fill_cpm_fp16(backend_cov_target *v, int exponent, int64_t np, const double *x,
-                            const double *y, int sensor, int64_t k0, int64_t n, uint16_t *a,
-                            int64_t lda, int64_t apart, bool *done) {
+static status fill_cpm_fp16(backend_cov_target *v, int exponent, matcov_points p, matcov_slopes k,
+                            uint16_t *a, int64_t lda, bool *done) {
     *done = false;
-    const status st = check_both(v, "fill_cpm_fp16", BACKEND_S, np, sensor, k0, n, lda, apart);
-    if (st != MOAO_OK)
+    const status st = check_both(v, "fill_cpm_fp16", BACKEND_S, p.n, k, lda);
+    if (st != MOAO_OK || abs(exponent) > 120)
         return st;
-    if (abs(exponent) > 120)
-        return MOAO_OK;
-    return gpu_cov_fill_phase_fp16(v->c, &v->aim, np, x, y, sensor, k0, n, ldexpf(1.0f, exponent),
-                                   a, lda, apart, done);
+    return gpu_cov_fill_phase_fp16(v->c, &v->aim, p, k, ldexpf(1.0f, exponent), a, lda, done);
 }
 
 static status values(backend_cov *c, int a, int b, matcov_values *v) {

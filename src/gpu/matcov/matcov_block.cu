@@ -307,7 +307,7 @@ static status add_outlines(block *b, const piece *rows, int nrow, const piece *c
 
 status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_set_direction *aim,
                     const gpu_cov_table *tables, backend_type t, char part, unsigned with,
-                    gpu_cov_region g, void *a, int64_t lda) {
+                    matcov_region g, void *a, int64_t lda) {
     gpu_device_guard guard(c->ctx->device);
     const int n = c->nsensor;
     block b = {c, list, t, gpu_cov_edges_of(c, aim), {}, {}, {}, 0};
@@ -348,21 +348,20 @@ status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_set_direction *aim,
     return st;
 }
 
-status gpu_cov_fill_single(backend_cov *c, const gpu_cov_set_direction *aim, int sensor, int64_t k0,
-                           int64_t n, float to_fp16, void *a, int64_t lda, int64_t apart,
-                           bool *done) {
+status gpu_cov_fill_single(backend_cov *c, const gpu_cov_set_direction *aim, matcov_slopes k,
+                           float to_fp16, void *a, int64_t lda, bool *done) {
     gpu_device_guard guard(c->ctx->device);
-    const matcov_link link = c->list[MATCOV_CTM].links[sensor];
-    const host_sensor *rows = &c->host[c->nsensor], *cols = &c->host[sensor];
-    *done = n == 0;
-    if (!c->difference || link.table >= 0 || n == 0)
+    const matcov_link link = c->list[MATCOV_CTM].links[k.sensor];
+    const host_sensor *rows = &c->host[c->nsensor], *cols = &c->host[k.sensor];
+    *done = k.n == 0;
+    if (!c->difference || link.table >= 0 || k.n == 0)
         return MOAO_OK;
     gpu_cov_means p = gpu_cov_means_of(c, aim);
     gpu_cov_mean_job j = {};
     p.a = a, p.lda = lda, p.to_fp16 = to_fp16;
     j.rs = (short)c->nsensor, j.rows = 2, j.nr = rows->nsub, j.whole = true;
-    j.cs = (short)sensor, j.cols = 2, j.ck = (int)k0, j.nc = (int)n;
-    j.row[1] = rows->nsub, j.col[1] = apart;
+    j.cs = (short)k.sensor, j.cols = 2, j.ck = (int)k.k0, j.nc = (int)k.n;
+    j.row[1] = rows->nsub, j.col[1] = k.apart;
     j.pair.gradient = -1;
     j.pair.scale = formula_slope_scale(rows->size, cols->size);
     if (link.gradient >= 0)
@@ -377,24 +376,24 @@ status gpu_cov_fill_single(backend_cov *c, const gpu_cov_set_direction *aim, int
     o.both = o.whole;
     const gpu_outline_side r = {j.rs, {0, 0}, {j.nr, j.nr}, {0, j.row[1]}};
     const int to = j.ck + j.nc;
-    const gpu_outline_side s = {j.cs, {j.ck, j.ck}, {to, to}, {-j.ck, apart - j.ck}};
+    const gpu_outline_side s = {j.cs, {j.ck, j.ck}, {to, to}, {-j.ck, k.apart - j.ck}};
     GPU_TRY(gpu_cov_add_outlines(c, &o, &r, &s, link, NULL));
     return gpu_cov_flush_outlines(c, &o);
 }
 
 status gpu_cov_fill_both(backend_cov *c, const gpu_cov_set_direction *aim,
-                         const gpu_cov_table *tables, backend_type t, int sensor, int64_t k0,
-                         int64_t n, void *a, int64_t lda, int64_t apart) {
-    const int64_t rows = 2 * c->host[c->nsensor].nsub, nsub = c->host[sensor].nsub;
+                         const gpu_cov_table *tables, backend_type t, matcov_slopes k, void *a,
+                         int64_t lda) {
+    const int64_t rows = 2 * c->host[c->nsensor].nsub, nsub = c->host[k.sensor].nsub;
     int64_t first = 0;
-    bool done = n == 0;
+    bool done = k.n == 0;
     if (t == BACKEND_S)
-        GPU_TRY(gpu_cov_fill_single(c, aim, sensor, k0, n, 0.0f, a, lda, apart, &done));
-    for (int w = 0; w < sensor; w++)
+        GPU_TRY(gpu_cov_fill_single(c, aim, k, 0.0f, a, lda, &done));
+    for (int w = 0; w < k.sensor; w++)
         first += 2 * c->host[w].nsub;
     for (int axis = 0; axis < 2 && !done; axis++)
         GPU_TRY(gpu_cov_fill(c, MATCOV_CTM, aim, tables, t, 'A', 0,
-                             gpu_cov_region{0, rows, first + axis * nsub + k0, n},
-                             (char *)a + axis * apart * lda * (int64_t)backend_size(t), lda));
+                             matcov_region{0, rows, first + axis * nsub + k.k0, k.n},
+                             (char *)a + axis * k.apart * lda * (int64_t)backend_size(t), lda));
     return MOAO_OK;
 }

@@ -132,33 +132,26 @@ status gpu_cov_outlined(backend_cov *c, const gpu_cov_set_direction *aim, backen
                         int b, void *e, int64_t lde);
 
 /* Rows i0 .. i0 + ni and columns j0 .. j0 + nj of the matrix of a list of pairs. */
-struct gpu_cov_region {
-    int64_t i0, ni, j0, nj;
-};
 /* Covariances of the phase at points with slopes (phase.cu). */
 status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t,
-                          int64_t np, const double *x, const double *y, int64_t j0, int64_t nj,
-                          void *a, int64_t lda);
+                          matcov_points at, int64_t j0, int64_t nj, void *a, int64_t lda);
 status gpu_cov_fill_phase_both(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t,
-                               int64_t np, const double *x, const double *y, int w, int64_t k0,
-                               int64_t n, void *a, int64_t lda, int64_t apart);
+                               matcov_points at, matcov_slopes k, void *a, int64_t lda);
 /* Of a difference in FP16 of to_fp16 times the entries, if there is a way. */
-status gpu_cov_fill_phase_fp16(backend_cov *c, const gpu_cov_set_direction *aim, int64_t np,
-                               const double *x, const double *y, int w, int64_t k0, int64_t n,
-                               float to_fp16, void *a, int64_t lda, int64_t apart, bool *done);
+status gpu_cov_fill_phase_fp16(backend_cov *c, const gpu_cov_set_direction *aim, matcov_points at,
+                               matcov_slopes k, float to_fp16, void *a, int64_t lda, bool *done);
 /* A job of slopes between points and mean gradients: done at once, by way of `sums`. */
 status gpu_cov_fill_mixed(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t,
                           const gpu_cov_entries *p, const gpu_cov_job *job);
-/* The truth sensor's slopes with both axes of subapertures k0 .. k0 + n of a sensor; _single: in
- * floats, or in FP16 of to_fp16 times the entries (where that is not 0), if there is a way. */
-status gpu_cov_fill_single(backend_cov *c, const gpu_cov_set_direction *aim, int sensor, int64_t k0,
-                           int64_t n, float to_fp16, void *a, int64_t lda, int64_t apart,
-                           bool *done);
+/* The truth sensor's slopes with those of a sensor; _single: in floats, or in FP16 of to_fp16 times
+ * the entries (where that is not 0), if there is a way. */
+status gpu_cov_fill_single(backend_cov *c, const gpu_cov_set_direction *aim, matcov_slopes k,
+                           float to_fp16, void *a, int64_t lda, bool *done);
 status gpu_cov_fill_both(backend_cov *c, const gpu_cov_set_direction *aim,
-                         const gpu_cov_table *tables, backend_type t, int sensor, int64_t k0,
-                         int64_t n, void *a, int64_t lda, int64_t apart);
+                         const gpu_cov_table *tables, backend_type t, matcov_slopes k, void *a,
+                         int64_t lda);
 status gpu_cov_fill(backend_cov *c, int list, const gpu_cov_set_direction *aim,
                     const gpu_cov_table *tables, backend_type t, char part, unsigned with,
-                    gpu_cov_region g, void *a, int64_t lda);
+                    matcov_region g, void *a, int64_t lda);
 
 #endif

@@ -37,21 +37,29 @@ static status one_job(backend_cov *c, gpu_cov_edges *p, backend_type t, const gp
     return MOAO_OK;
 }
 
-/* Slopes k0 .. k0 + n of one axis or both of a sensor with np points; where their columns are. */
-static gpu_cov_means job_with_points(const backend_cov *c, const gpu_cov_set_direction *aim, int w,
-                                     int axis, int axes, int k0, int n, int64_t np, const double *x,
-                                     const double *y, const int64_t col[2], void *a, int64_t lda) {
+/* Slopes of one axis of a sensor, 0 or 1, or (2) of both; where their columns are. */
+struct columns {
+    int axis;
+    matcov_slopes k;
+    int64_t first;
+    void *a;
+    int64_t lda;
+};
+
+static gpu_cov_means job_with_points(const backend_cov *c, const gpu_cov_set_direction *aim,
+                                     matcov_points at, const columns &s) {
     gpu_cov_means p = gpu_cov_means_of(c, aim);
     gpu_cov_mean_job *j = &p.job[0];
     p.njob = 1;
-    p.px = x, p.py = y;
-    p.a = a, p.lda = lda;
-    j->rs = -1, j->nr = (int)np;
-    j->cs = (short)w, j->ca = (char)axis, j->cols = (char)axes, j->ck = k0, j->nc = n;
-    j->col[0] = col[0], j->col[1] = col[1];
-    j->pair.gradient = c->host[w].phase_class;
+    p.px = at.x, p.py = at.y;
+    p.a = s.a, p.lda = s.lda;
+    j->rs = -1, j->nr = (int)at.n;
+    j->cs = (short)s.k.sensor, j->ca = (char)(s.axis % 2), j->cols = (char)(s.axis == 2 ? 2 : 1);
+    j->ck = (int)s.k.k0, j->nc = (int)s.k.n;
+    j->col[0] = s.first, j->col[1] = s.k.apart;
+    j->pair.gradient = c->host[s.k.sensor].phase_class;
     j->pair.parts[0] = j->pair.parts[1] = 1;
-    j->pair.scale = formula_phase_scale(c->host[w].size);
+    j->pair.scale = formula_phase_scale(c->host[s.k.sensor].size);
     return p;
 }
 
@@ -65,10 +73,9 @@ static status fill_difference(backend_cov *c, const gpu_cov_means *p, bool *done
 }
 
 /* left: they are differences between points, for which this was no way. */
-static status fill_means(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t, int w,
-                         int axis, int axes, int k0, int n, int64_t np, const double *x,
-                         const double *y, const int64_t col[2], void *a, int64_t lda, bool *left) {
-    gpu_cov_means p = job_with_points(c, aim, w, axis, axes, k0, n, np, x, y, col, a, lda);
+static status fill_means(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t,
+                         matcov_points at, const columns &s, bool *left) {
+    gpu_cov_means p = job_with_points(c, aim, at, s);
     bool done = false;
     if (t == BACKEND_S && c->difference)
         GPU_TRY(fill_difference(c, &p, &done));
@@ -138,84 +145,78 @@ status gpu_cov_fill_mixed(backend_cov *c, const gpu_cov_set_direction *aim, back
     return MOAO_OK;
 }
 
-/* Slopes k0 .. k0 + n of an axis of sensor w, as many points and slopes at a time as there is
- * memory for their sums. */
-static status some_slopes(backend_cov *c, gpu_cov_edges *p, backend_type t, int w, int axis, int k0,
-                          int n, int64_t np, int64_t col, void *a, int64_t lda) {
-    const host_sensor *h = &c->host[w];
-    const int deep = h->nssp + 2; /* edge points between the two of a slope */
+/* Slopes of one axis of a sensor, as many points and slopes at a time as there is memory for their
+ * sums. */
+static status some_slopes(backend_cov *c, gpu_cov_edges *p, backend_type t, int64_t np,
+                          const columns &s) {
+    const host_sensor *h = &c->host[s.k.sensor];
+    const int axis = s.axis, k0 = (int)s.k.k0, end = (int)(s.k.k0 + s.k.n),
+              deep = h->nssp + 2; /* edge points between the two of a slope */
     int64_t high = (int64_t)(c->nsums / deep);
     high = high < 1 ? 1 : high < np ? high : np;
     const int wide = (int)(c->nsums / high);
-    for (int k = k0, some; k < k0 + n; k += some) {
+    for (int k = k0, some; k < end; k += some) {
         const int e0 = h->minus[axis][k];
         some = 1;
-        while (k + some < k0 + n && h->plus[axis][k + some] - e0 < wide)
+        while (k + some < end && h->plus[axis][k + some] - e0 < wide)
             some++;
         for (int64_t i = 0; i < np; i += high) {
             gpu_cov_job job = {};
-            job.rs = (short)c->nsensor, job.cs = (short)w, job.ca = (char)axis;
+            job.rs = (short)c->nsensor, job.cs = (short)s.k.sensor, job.ca = (char)axis;
             job.re = (int)i, job.nre = (int)(np - i < high ? np - i : high);
-            job.ck = k, job.nc = some, job.col = col + k - k0;
+            job.ck = k, job.nc = some, job.col = s.first + k - k0;
             job.ce = e0, job.nce = h->plus[axis][k + some - 1] - e0 + 1;
-            GPU_TRY(one_job(c, p, t, &job, a, lda));
+            GPU_TRY(one_job(c, p, t, &job, s.a, s.lda));
         }
     }
     return MOAO_OK;
 }
 
 status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t,
-                          int64_t np, const double *x, const double *y, int64_t j0, int64_t nj,
-                          void *a, int64_t lda) {
+                          matcov_points at, int64_t j0, int64_t nj, void *a, int64_t lda) {
     gpu_device_guard guard(c->ctx->device);
     gpu_cov_edges p = gpu_cov_edges_of(c, aim);
     int64_t first = 0;
-    p.px = x;
-    p.py = y;
-    for (int i = 0; i < 2 * c->nsensor && np > 0; i++) {
-        const int nsub = c->host[i / 2].nsub;
+    p.px = at.x;
+    p.py = at.y;
+    for (int i = 0; i < 2 * c->nsensor && at.n > 0; i++) {
+        const int w = i / 2, nsub = c->host[w].nsub;
         const int64_t from = j0 > first ? j0 : first, end = first + nsub,
                       to = j0 + nj < end ? j0 + nj : end;
-        const int64_t col[2] = {from - j0, 0};
+        const columns s = {i % 2, {w, from - first, to - from, 0}, from - j0, a, lda};
         bool left = true;
-        if (from < to && c->host[i / 2].phase_class >= 0)
-            GPU_TRY(fill_means(c, aim, t, i / 2, i % 2, 1, (int)(from - first), (int)(to - from),
-                               np, x, y, col, a, lda, &left));
+        if (from < to && c->host[w].phase_class >= 0)
+            GPU_TRY(fill_means(c, aim, t, at, s, &left));
         if (from < to && left)
-            GPU_TRY(some_slopes(c, &p, t, i / 2, i % 2, (int)(from - first), (int)(to - from), np,
-                                from - j0, a, lda));
+            GPU_TRY(some_slopes(c, &p, t, at.n, s));
         first = end;
     }
     return MOAO_OK;
 }
 
 status gpu_cov_fill_phase_both(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t,
-                               int64_t np, const double *x, const double *y, int w, int64_t k0,
-                               int64_t n, void *a, int64_t lda, int64_t apart) {
+                               matcov_points at, matcov_slopes k, void *a, int64_t lda) {
     gpu_device_guard guard(c->ctx->device);
     gpu_cov_edges p = gpu_cov_edges_of(c, aim);
-    const int64_t col[2] = {0, apart};
-    if (np == 0 || n == 0)
+    if (at.n == 0 || k.n == 0)
         return MOAO_OK;
     bool left = true;
-    if (c->host[w].phase_class >= 0 || (t == BACKEND_S && c->difference))
-        GPU_TRY(fill_means(c, aim, t, w, 0, 2, (int)k0, (int)n, np, x, y, col, a, lda, &left));
-    p.px = x;
-    p.py = y;
+    if (c->host[k.sensor].phase_class >= 0 || (t == BACKEND_S && c->difference))
+        GPU_TRY(fill_means(c, aim, t, at, columns{2, k, 0, a, lda}, &left));
+    p.px = at.x;
+    p.py = at.y;
     for (int axis = 0; axis < 2 && left; axis++)
-        GPU_TRY(some_slopes(c, &p, t, w, axis, (int)k0, (int)n, np, col[axis], a, lda));
+        GPU_TRY(some_slopes(c, &p, t, at.n, columns{axis, k, axis * k.apart, a, lda}));
     return MOAO_OK;
 }
 
-status gpu_cov_fill_phase_fp16(backend_cov *c, const gpu_cov_set_direction *aim, int64_t np,
-                               const double *x, const double *y, int w, int64_t k0, int64_t n,
-                               float to_fp16, void *a, int64_t lda, int64_t apart, bool *done) {
+status gpu_cov_fill_phase_fp16(backend_cov *c, const gpu_cov_set_direction *aim, matcov_points at,
+                               matcov_slopes k, float to_fp16, void *a, int64_t lda, bool *done) {
     gpu_device_guard guard(c->ctx->device);
-    const int64_t col[2] = {0, apart};
-    *done = np == 0 || n == 0;
+    *done = at.n == 0 || k.n == 0;
     if (*done || !c->difference)
         return MOAO_OK;
-    gpu_cov_means p = job_with_points(c, aim, w, 0, 2, (int)k0, (int)n, np, x, y, col, a, lda);
+    gpu_cov_means p = job_with_points(c, aim, at, columns{2, k, 0, a, lda});
     p.to_fp16 = to_fp16;
     return fill_difference(c, &p, done);
 }
