@@ -348,7 +348,7 @@ def check_gpu():
     plugin = os.path.join(ROOT, "build", "check-gpu" if apart else "", "libmoao_gpu.so")
     code, text = run(["nm", "-D", "--defined-only", plugin], 60)
     shown = sorted(line.split()[2].split("@")[0] for line in text.splitlines() if len(line.split()) == 3)
-    return one("CUDA plugin builds", shown == ["moao_gpu_backend"], "symbols: %s" % shown)
+    return one("CUDA plugin builds", shown == ["moao_gpu_backend_2"], "symbols: %s" % shown)
 
 
 def valgrind(program):

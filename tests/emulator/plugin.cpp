@@ -226,7 +226,7 @@ extern "C" status split_hopper(backend_ctx *, const split_products *, const spli
 }
 
 extern "C" __attribute__((visibility("default"))) const backend *
-moao_gpu_backend(__typeof__(status_set) *set, char *why, size_t len) {
+moao_gpu_backend_2(__typeof__(status_set) *set, char *why, size_t len) {
     report = set;
     return gpu_has_code(0, why, len) ? &emulated : NULL;
 }

@@ -293,12 +293,9 @@ static void a_panel(void **state) {
     team_free(&t.t);
 }
 
-static status some_cpm(backend_cov_target *t, backend_type type, int64_t np, const double *x,
-                       const double *y, int w, int64_t k0, int64_t n, void *out, int64_t ld,
-                       int64_t apart) {
-    (void)t, (void)type, (void)np, (void)x, (void)y, (void)w, (void)k0, (void)n, (void)out,
-        (void)ld;
-    (void)apart;
+static status some_cpm(backend_cov_target *t, backend_type type, matcov_points p, matcov_slopes k,
+                       void *out, int64_t ld) {
+    (void)t, (void)type, (void)p, (void)k, (void)out, (void)ld;
     asked++;
     return last() && asked == fails_at ? status_fail(MOAO_MEMORY, "no room for Cpm") : MOAO_OK;
 }

@@ -38,8 +38,8 @@ static backend table = {
     .group = &group,
 };
 
-const backend *moao_gpu_backend(void *set, char *why, size_t len);
-const backend *moao_gpu_backend(void *set, char *why, size_t len) {
+const backend *moao_gpu_backend_2(void *set, char *why, size_t len);
+const backend *moao_gpu_backend_2(void *set, char *why, size_t len) {
     const struct {
         const char *name;
         const void **where;

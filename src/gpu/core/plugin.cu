@@ -333,7 +333,7 @@ const backend backend_gpu = {
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-EXPORT const backend *moao_gpu_backend(__typeof__(status_set) *set, char *why, size_t len) {
+EXPORT const backend *moao_gpu_backend_2(__typeof__(status_set) *set, char *why, size_t len) {
     int n = 0;
     cudaError_t e = cudaGetDeviceCount(&n);
     report = set;

@@ -19,7 +19,9 @@
 #define PLUGIN_PATH (PATH_MAX + 64)
 
 /* What the plugin exports: its own table, or NULL with the reason. It reports failures through
- * `set`. */
+ * `set`. The number in its name changes with the type of an operation, which sizes of tables do not
+ * tell. */
+#define PLUGIN_ENTRY "moao_gpu_backend_2"
 typedef const backend *plugin_entry(__typeof__(status_set) *set, char *why, size_t len);
 
 static struct {
@@ -141,7 +143,7 @@ static void load_plugin(void) {
         snprintf(plugin.why, sizeof plugin.why, "%s", why ? why : "plugin " PLUGIN " not found");
         return;
     }
-    *(void **)&entry = dlsym(lib, "moao_gpu_backend");
+    *(void **)&entry = dlsym(lib, PLUGIN_ENTRY);
     if (!entry) {
         snprintf(plugin.why, sizeof plugin.why, "%s is not a plugin of this program", PLUGIN);
     } else {
