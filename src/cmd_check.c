@@ -163,7 +163,9 @@ static status make_plans(const comm *c, const setup *u, const machine *m, check_
     if (st != MOAO_OK)
         return st;
     machine_kind k = f->described ? described(c, f->cl, f->model, m) : usual(m);
-    f->q = request_init(u->par, &u->s, &u->a, &u->o);
+    st = request_init(u->par, &u->s, &u->a, &u->o, &f->q);
+    if (st != MOAO_OK)
+        return st;
     f->q.want = u->sampled ? u->want.ntarget : 0;
     const int wanted = u->par->compute_backend;
     const gpu_model *model;

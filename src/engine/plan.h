@@ -29,8 +29,8 @@ typedef struct plan {
     int rows;               /* of W of a target */
     size_t ld_max;          /* rows of W on a rank, at most */
     int64_t points;         /* of the pupil, where the residual phase is wanted, else 0 */
-    int nlayer;             /* most layers of a profile, */
-    const profile *largest; /* and one that has as many */
+    const profile *largest; /* one with the most layers */
+    size_t target_tables;   /* bytes of the tables of covariances of a target */
 
     /* method */
     command_way way;     /* how D+ is applied, if H is exact */

@@ -69,7 +69,7 @@ static void bytes_of(const sys *s, bool passing, plan *p) {
                  beyond =
                      sampling > residues ? sampling : residues; /* what is made of L, or makes it */
     plan_add(p, "factor of Cmm0 in split FP16, and inverses", place + (2 * m + 2 * v8) * tile * h);
-    plan_add(p, "tables of covariances of its sample", matcov_target_bytes(s, p->nlayer));
+    plan_add(p, "tables of covariances of its sample", p->target_tables);
     p->least = sampling;
     if (passing) {
         plan_add(p, "pieces of the factor", 2 * m * w * d);

@@ -62,41 +62,46 @@ void request_for_gpu(request *q, const gpu_model *model) {
                       (double)q->s->m * gpu_model_integers(g) >= MACHINE_INTEGER_MEASUREMENTS;
 }
 
-request request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o) {
-    request q = {.par = par,
-                 .s = s,
-                 .a = a,
-                 .o = o,
-                 .factor = par->compute_factor,
-                 .product = par->compute_product,
-                 .distributed = par->compute_tlr_distributed,
-                 .way = -1,
-                 .split_moduli = -1,
-                 .tile = (int)tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile),
-                 .command = command_work_bytes(s)};
+status request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o,
+                    request *q) {
+    status st;
+    *q = (request){.par = par,
+                   .s = s,
+                   .a = a,
+                   .o = o,
+                   .factor = par->compute_factor,
+                   .product = par->compute_product,
+                   .distributed = par->compute_tlr_distributed,
+                   .way = -1,
+                   .split_moduli = -1,
+                   .tile = (int)tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile),
+                   .command = command_work_bytes(s)};
     for (int i = 0; i < a->nprofile; i++)
-        if (a->profiles[i].nlayer > q.nlayer)
-            q.nlayer = a->profiles[i].nlayer;
+        if (a->profiles[i].nlayer > q->nlayer)
+            q->nlayer = a->profiles[i].nlayer;
     for (int k = 0; k < a->ntor; k++) {
         int first, end;
         atmos_exposures_of(a, k, &first, &end);
-        q.nexposure = end - first > q.nexposure ? end - first : q.nexposure;
+        q->nexposure = end - first > q->nexposure ? end - first : q->nexposure;
     }
     if (s->fit.phase)
-        q.command = fit_work_bytes(s, o);
+        q->command = fit_work_bytes(s, o);
     if (o->budget) {
         const size_t start = mirror_budget_work(s, o) + mirror_budget_bytes(s);
-        q.command = start > q.command ? start : q.command;
+        q->command = start > q->command ? start : q->command;
     }
-    q.psf = psf_bytes(s, o) + (size_t)q.nexposure * psf_fit_bytes(s, o);
-    q.points = psf_points_of(s, o);
-    q.tables = matcov_held_bytes(s, q.nlayer, atmos_count_layerings(a, MATCOV_LAYERINGS));
-    q.target_tables = matcov_target_bytes(s, q.nlayer);
-    request_for_gpu(&q, NULL);
-    plan_count_layers(&q);
-    q.toeplitz_pays = request_automatic(&q) && !plan_wants_layers(&q) && plan_toeplitz_pays(&q);
-    q.image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
-    return q;
+    q->psf = psf_bytes(s, o) + (size_t)q->nexposure * psf_fit_bytes(s, o);
+    q->points = psf_points_of(s, o);
+    TRY(matcov_count(s, q->nlayer, &q->sizes));
+    q->tables = matcov_held_bytes(s, &q->sizes, atmos_count_layerings(a, MATCOV_LAYERINGS));
+    q->target_tables = matcov_target_bytes(&q->sizes);
+    request_for_gpu(q, NULL);
+    plan_count_layers(q);
+    if (request_automatic(q) && !plan_wants_layers(q))
+        TRY(plan_toeplitz_pays(q, &q->toeplitz_pays));
+    q->image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);
+done:
+    return st;
 }
 
 bool request_own_device(const request *q, int nrank) {
@@ -208,7 +213,7 @@ static void begin(const request *q, const machine *m, plan *p) {
                 .sharing = m->sharing,
                 .rows = sys_commands(q->s),
                 .points = (int64_t)q->points,
-                .nlayer = q->nlayer,
+                .target_tables = q->target_tables,
                 .largest = largest,
                 .way = q->way >= 0 ? (command_way)q->way
                                    : command_choose(q->s, !m->devices || m->host),
@@ -567,7 +572,7 @@ static void count_host(const request *q, const machine *k, int kg, plan *p) {
     if (!k->host)
         add_host(
             p, "tables of an exposure and of the next one",
-            tables_bytes(s, q->o, q->nlayer, atmos_count_layerings(q->a, MATCOV_LAYERINGS + 2)));
+            tables_bytes(s, q->o, &q->sizes, atmos_count_layerings(q->a, MATCOV_LAYERINGS + 2)));
     if (q->o->budget)
         add_host(p, "error budget",
                  mirror_budget_bytes(s) + (size_t)kg * budget_target_bytes(s, q->points));

@@ -30,6 +30,7 @@ typedef struct { /* what is asked for; borrowed */
     /* what follows from these alone, whatever the machine and the number of targets [bytes] */
     int nlayer, nexposure; /* most of any profile, of any reconstructor */
     size_t points;         /* of the pupil, for the residual phase */
+    matcov_sizes sizes;
     size_t psf, tables, target_tables, command, image;
     int tile;         /* size of the tiles of a compressed factor */
     int split_moduli; /* of a factor in split FP16 (plan.h), as a run began; -1: to be chosen */
@@ -45,8 +46,9 @@ typedef struct { /* what is asked for; borrowed */
 } request;
 
 /* Local. Made once for any number of plans; from counts, nothing is computed. It depends on the
- * case alone, so that a resumed run chooses the same. */
-request request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o);
+ * case alone, so that a resumed run chooses the same. MOAO_MEMORY where there is none to count
+ * by. */
+status request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o, request *q);
 /* Local. For GPUs of a model: what pays depends on their rates. A run that goes on keeps what it
  * began with. */
 void request_for_gpu(request *q, const gpu_model *model);
@@ -117,7 +119,7 @@ status plan_choose_pair(const request *q, const machine *m, double rest, plan *p
 /* Local. Whether exposures by transforms of sensors on a common lattice, those included that are
  * computed in both ways, are expected to save as much time on a CPU as they must; whether they take
  * less time in mixed precision on a GPU. From counts. */
-bool plan_toeplitz_pays(const request *q);
+status plan_toeplitz_pays(const request *q, bool *pays);
 bool plan_lattice_pays(const sys *s);
 /* Local. Layers of a profile of the run, each as often as entries of Cmm and of Cpm or Ctm have it:
  * once for each age in a closed loop. Most of all profiles. */

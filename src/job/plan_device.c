@@ -96,7 +96,7 @@ static void count(const request *q, const linop_pair *pair, size_t asked, plan *
         plan_add(p, "commands of low orders", low_orders_device_bytes(s, p->width, 1));
     plan_add(p, "sampled residual", (v + m) * (size_t)p->nsample * d);
     plan_add(p, "tables of covariances",
-             (p->given.host ? q->tables : matcov_device_bytes(s, q->nlayer)) + tables);
+             (p->given.host ? q->tables : matcov_device_bytes(s, &q->sizes)) + tables);
     plan_add(p, "stationary averages, OTFs and PSFs",
              psf_device_bytes(s, o) - (p->given.host ? single : 0));
     if (!p->given.host)

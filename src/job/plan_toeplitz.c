@@ -104,23 +104,24 @@ static double most_time(const request *q) {
     return q->a->nexposure * (common + q->s->ntarget * target);
 }
 
-bool plan_toeplitz_pays(const request *q) {
+status plan_toeplitz_pays(const request *q, bool *pays) {
     const atmos *a = q->a;
     const double nt = q->s->ntarget, ne = a->nexposure;
     const double samples = a->ntor + (ne - a->ntor) / q->par->compute_mixed_samples;
     cost dense, grid;
     sizes z;
+    status st = MOAO_OK;
+    *pays = false;
     if (most_time(q) < q->par->compute_auto_saves)
-        return false;
-    if (count(q->s, a, q->o, &z) != MOAO_OK) {
-        status_clear();
-        return false;
-    }
+        goto done;
+    TRY(count(q->s, a, q->o, &z));
     times(q->s, &z, &dense, &grid);
     const double sample = MACHINE_SAMPLED * dense.common + dense.target,
                  first = MACHINE_FIRST * (grid.common + grid.target);
     const double all = ne * (dense.common + nt * dense.target);
     const double less =
         ne * (MACHINE_PASS + grid.common + nt * grid.target) + first + samples * sample;
-    return less < (1 - 1.0 / MACHINE_GAIN) * all && all - less >= q->par->compute_auto_saves;
+    *pays = less < (1 - 1.0 / MACHINE_GAIN) * all && all - less >= q->par->compute_auto_saves;
+done:
+    return st;
 }

@@ -280,7 +280,7 @@ static status find_machine(run *r, const comm *c) {
     MPI_Allreduce(MPI_IN_PLACE, &likely, 1, MPI_INT, MPI_MIN, c->mpi);
     const machine_rate rate = plan_rate(&r->u.s);
     r->mach = machine_measure(c, par->compute_memory, likely ? MACHINE_QUICK_RATE : rate);
-    r->req = request_init(par, &r->u.s, &r->u.a, &r->u.o);
+    TRY(comm_agree(c, request_init(par, &r->u.s, &r->u.a, &r->u.o, &r->req)));
     r->req.want = r->u.sampled ? r->u.want.ntarget : 0;
     if (likely) {
         device_begin(c, NULL, DEVICE_DRIVER, &r->start);

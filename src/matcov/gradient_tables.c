@@ -305,14 +305,14 @@ static size_t most_values(const matcov_class *c, bool cone) {
     return most + (size_t)GRADIENT_INTERVALS * 2 * GRADIENT_TERMS;
 }
 
-size_t gradients_bytes(const sys *s, int nlayer) {
+status gradients_count(const sys *s, int nlayer, size_t *bytes) {
     footprint *feet = NULL;
     const footprint **kinds = NULL;
     size_t values = 0, nfeet = (size_t)s->nsensor + 1;
     int n = 0;
-    if (ALLOC(feet, nfeet, "footprints") != MOAO_OK ||
-        ALLOC(kinds, nfeet, "kinds of sensors") != MOAO_OK)
-        goto done;
+    status st;
+    TRY(ALLOC(feet, nfeet, "footprints"));
+    TRY(ALLOC(kinds, nfeet, "kinds of sensors"));
     for (int w = 0; w <= s->nsensor; w++) {
         const sensor *o = w < s->nsensor ? &s->sensors[w] : &s->ts;
         feet[w] = (footprint){.size = o->mag * s->diameter / o->nssp,
@@ -333,5 +333,6 @@ size_t gradients_bytes(const sys *s, int nlayer) {
 done:
     free(feet);
     free(kinds);
-    return values * sizeof(double);
+    *bytes = values * sizeof(double);
+    return st;
 }

@@ -205,7 +205,8 @@ double direct_mean(double strength, double L0, const double at[2], const double 
 status gradients_init(footprint *feet, int nsensor, footprint *ts, const layers *lay,
                       const structure_table *kolmogorov, gradients *g);
 void gradients_free(gradients *g);
-size_t gradients_bytes(const sys *s, int nlayer);
+/* Bytes of the tables of a profile of so many layers, at most. Local. */
+status gradients_count(const sys *s, int nlayer, size_t *bytes);
 /* Class of a pair, -1 where one is not mean gradients; *swapped: its first is the pair's second. */
 int gradients_class(const gradients *g, const footprint *a, const footprint *b, bool *swapped);
 

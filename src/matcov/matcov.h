@@ -161,6 +161,17 @@ void matcov_noise_figures(const sys *s, const profile *p, int sensor, noise_figu
  * noise[m/2][3], xx, yy, xy [arcsec^2]. Local. */
 status matcov_noise(const sys *s, const profile *p, double *noise);
 
+/* Bytes of tables, which the memory plan counts from: of the lattices of pairs of a profile and of
+ * a target, and of the mean gradients of a profile. */
+typedef struct {
+    int nlayer; /* of the profile */
+    size_t profile, target, gradients;
+} matcov_sizes;
+
+/* Counts them for a profile of so many layers. Needs memory: MOAO_MEMORY where there is none.
+ * Local. */
+status matcov_count(const sys *s, int nlayer, matcov_sizes *z);
+
 /* Bytes that matcov_init and one matcov_target will hold, for the memory plan. Tables of mean
  * gradients are counted once for each profile that is held; profiles with the same layers share
  * them, and of those that nobody holds the last are kept. matcov_device_bytes: what a profile takes
@@ -171,11 +182,11 @@ status matcov_noise(const sys *s, const profile *p, double *noise);
 #define MATCOV_LAYERINGS 3
 /* matcov_prepared_bytes: of so many profiles that matcov_prepare alone prepared, with the tables of
  * mean gradients of so many layerings. */
-size_t matcov_bytes(const sys *s, int nlayer);
-size_t matcov_held_bytes(const sys *s, int nlayer, int layerings);
-size_t matcov_prepared_bytes(const sys *s, int nlayer, int count, int layerings);
-size_t matcov_device_bytes(const sys *s, int nlayer);
-size_t matcov_target_bytes(const sys *s, int nlayer);
+size_t matcov_bytes(const sys *s, const matcov_sizes *z);
+size_t matcov_held_bytes(const sys *s, const matcov_sizes *z, int layerings);
+size_t matcov_prepared_bytes(const sys *s, const matcov_sizes *z, int count, int layerings);
+size_t matcov_device_bytes(const sys *s, const matcov_sizes *z);
+size_t matcov_target_bytes(const matcov_sizes *z);
 
 /* Sum of the slope covariance over layers, evaluated directly from the structure function's closed
  * form, one entry at a time: the reference of every fast path (tests and bench only). Without

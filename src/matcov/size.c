@@ -4,32 +4,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t lattice_table_bytes(const footprint *firsts, int nfirst, const footprint *seconds,
-                                  int nsecond, bool symmetric) {
+static status add_lattice_table(const footprint *firsts, int nfirst, const footprint *seconds,
+                                int nsecond, bool symmetric, size_t *bytes) {
+    const size_t pairs = (size_t)nfirst * (size_t)nsecond;
     lattice_table k;
-    if (lattice_table_plan(firsts, nfirst, seconds, nsecond, symmetric, false, &k) != MOAO_OK)
-        return 0;
-    size_t pairs = (size_t)nfirst * (size_t)nsecond;
-    size_t bytes = k.nvalue * sizeof(double) + pairs * (sizeof *k.tables + sizeof *k.links);
+    const status st = lattice_table_plan(firsts, nfirst, seconds, nsecond, symmetric, false, &k);
+    if (st != MOAO_OK)
+        return st;
+    *bytes += k.nvalue * sizeof(double) + pairs * (sizeof *k.tables + sizeof *k.links);
     lattice_table_free(&k);
-    return bytes;
+    return MOAO_OK;
 }
 
-/* With `target` the tables of one target, else those of the profile. */
-static size_t tables_bytes(const sys *s, bool target) {
-    footprint *feet;
-    if (ALLOC(feet, (size_t)s->nsensor, "footprints") != MOAO_OK)
-        return 0;
+status matcov_count(const sys *s, int nlayer, matcov_sizes *z) {
+    footprint *feet = NULL;
+    status st;
+    *z = (matcov_sizes){.nlayer = nlayer};
+    TRY(ALLOC(feet, (size_t)s->nsensor, "footprints"));
     for (int w = 0; w < s->nsensor; w++)
         feet[w] = footprint_outline(s, &s->sensors[w]);
     /* no two sensors are seen alike from a direction that nothing else has */
     sensor o = truth_sensor(s, (double[2]){0.1234567, 0.7654321});
     footprint ts = footprint_outline(s, &o);
-    size_t bytes = target ? lattice_table_bytes(&ts, 1, feet, s->nsensor, false)
-                          : lattice_table_bytes(feet, s->nsensor, feet, s->nsensor, true) +
-                                lattice_table_bytes(&ts, 1, &ts, 1, false);
+    TRY(add_lattice_table(feet, s->nsensor, feet, s->nsensor, true, &z->profile));
+    TRY(add_lattice_table(&ts, 1, &ts, 1, false, &z->profile));
+    TRY(add_lattice_table(&ts, 1, feet, s->nsensor, false, &z->target));
+    TRY(gradients_count(s, nlayer, &z->gradients));
+done:
     free(feet);
-    return bytes;
+    return st;
 }
 
 /* Of matcov_prepare, without what profiles share: outlines and the tables of mean gradients. Those
@@ -50,8 +53,8 @@ static size_t prepared_bytes(const sys *s, int nlayer) {
     return bytes;
 }
 
-static size_t own_bytes(const sys *s, int nlayer) {
-    return prepared_bytes(s, nlayer) + tables_bytes(s, false);
+static size_t own_bytes(const sys *s, const matcov_sizes *z) {
+    return prepared_bytes(s, z->nlayer) + z->profile;
 }
 
 /* Whether two sensors share their outlines (outline.c). */
@@ -74,26 +77,24 @@ static size_t all_outlines(const sys *s, bool shared) {
     return bytes;
 }
 
-size_t matcov_bytes(const sys *s, int nlayer) {
-    return own_bytes(s, nlayer) + gradients_bytes(s, nlayer) + all_outlines(s, true);
+size_t matcov_bytes(const sys *s, const matcov_sizes *z) {
+    return own_bytes(s, z) + z->gradients + all_outlines(s, true);
 }
 
-size_t matcov_held_bytes(const sys *s, int nlayer, int layerings) {
-    return 2 * own_bytes(s, nlayer) + (size_t)layerings * gradients_bytes(s, nlayer) +
+size_t matcov_held_bytes(const sys *s, const matcov_sizes *z, int layerings) {
+    return 2 * own_bytes(s, z) + (size_t)layerings * z->gradients + all_outlines(s, true);
+}
+
+size_t matcov_prepared_bytes(const sys *s, const matcov_sizes *z, int count, int layerings) {
+    return (size_t)count * prepared_bytes(s, z->nlayer) + (size_t)layerings * z->gradients +
            all_outlines(s, true);
 }
 
-size_t matcov_prepared_bytes(const sys *s, int nlayer, int count, int layerings) {
-    return (size_t)count * prepared_bytes(s, nlayer) +
-           (size_t)layerings * gradients_bytes(s, nlayer) + all_outlines(s, true);
+size_t matcov_device_bytes(const sys *s, const matcov_sizes *z) {
+    return own_bytes(s, z) + all_outlines(s, false) + 2 * STRUCTURE_SIZE * sizeof(double) +
+           z->gradients / 8 * 13;
 }
 
-size_t matcov_device_bytes(const sys *s, int nlayer) {
-    return own_bytes(s, nlayer) + all_outlines(s, false) + 2 * STRUCTURE_SIZE * sizeof(double) +
-           gradients_bytes(s, nlayer) / 8 * 13;
-}
-
-size_t matcov_target_bytes(const sys *s, int nlayer) {
-    (void)nlayer;
-    return sizeof(matcov_target) + tables_bytes(s, true);
+size_t matcov_target_bytes(const matcov_sizes *z) {
+    return sizeof(matcov_target) + z->target;
 }

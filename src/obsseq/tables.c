@@ -62,9 +62,9 @@ void tables_drop(exposure_tables *t) {
     *t = (exposure_tables){0};
 }
 
-size_t tables_bytes(const sys *s, const psf_opts *o, int nlayer, int layerings) {
+size_t tables_bytes(const sys *s, const psf_opts *o, const matcov_sizes *z, int layerings) {
     const size_t one = psf_sep_count_of(s, o) * sizeof(double) + psf_fit_bytes(s, o) +
                        3 * (s->m / 2) * sizeof(double);
     /* two profiles while one gives way to the next, and those of the next exposure */
-    return matcov_prepared_bytes(s, nlayer, 2 + TABLES_MODELS, layerings) + 2 * one;
+    return matcov_prepared_bytes(s, z, 2 + TABLES_MODELS, layerings) + 2 * one;
 }

@@ -37,6 +37,6 @@ status tables_take(exposure_tables *from, exposure_tables *to);
 void tables_drop(exposure_tables *t);
 /* Bytes of the host that those of the present exposure and of the next one take, of a night of so
  * many layerings (atmos_count_layerings). Local. */
-size_t tables_bytes(const sys *s, const psf_opts *o, int nlayer, int layerings);
+size_t tables_bytes(const sys *s, const psf_opts *o, const matcov_sizes *z, int layerings);
 
 #endif

@@ -54,7 +54,7 @@ static void bytes(const sys *s, const factor_kind *by, plan *p) {
         plan_add(p, "Ctm of a sensor in FP16", block_size(s) * h);
     plan_add(p, "residual covariances of a target, and tip-tilt",
              v * v * (d + f) + (m + v + nk) * nk * d);
-    plan_add(p, "tables of covariances of the sampled target", matcov_target_bytes(s, p->nlayer));
+    plan_add(p, "tables of covariances of the sampled target", p->target_tables);
     p->per_target = "W of a target in FP16, D+ Ctm0 W'";
     const size_t w16 = 2 * v8 * m * h, w64 = v * m * d; /* targets that are solved for together */
     p->target = (by->together && w16 < w64 ? w64 : w16) + (v * v + v * nk) * d;

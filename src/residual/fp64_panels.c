@@ -20,7 +20,7 @@ static void bytes(const sys *s, const factor_kind *f, plan *p) {
     if (!f->shares_panel)
         plan_add(p, "panel of Cmm of an exposure", m * p->width * d);
     p->per_target = "W and residual covariance of a target";
-    p->target = v * m * d + v * v * d + matcov_target_bytes(s, p->nlayer);
+    p->target = v * m * d + v * v * d + p->target_tables;
 }
 
 static void bytes_collective(const sys *s, const factor_kind *f, plan *p) {

@@ -30,7 +30,6 @@ static status open_tor(const backend *be, report *rep, int fit, tor *t, int *chu
                          .devices = true,
                          .rows = v,
                          .largest = &p,
-                         .nlayer = p.nlayer,
                          .width = 64,
                          .nrank = world.size,
                          .block = 32,

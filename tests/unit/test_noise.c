@@ -224,6 +224,7 @@ static void test_shared_bytes(void **state) {
     const double layer[2][2][5] = {{{0, 25, 30, 0, 0}, {9000, 25, 8, 0, 0}},
                                    {{0, 25, 30, 0, 0}, {9000, 26, 8, 0, 0}}};
     const size_t any = 4096;
+    matcov_sizes z;
     sys s;
     profile p[2];
     matcov *held, *next;
@@ -234,8 +235,9 @@ static void test_shared_bytes(void **state) {
     case_ok(matcov_init(&world, &s, &p[0], &held)); /* threads make their allocations */
     matcov_free(held);
     case_ok(matcov_init(&world, &s, &p[0], &held));
-    const size_t one = matcov_bytes(&s, 2), lattice_pairs = matcov_held_bytes(&s, 2, 1),
-                 unlike = matcov_held_bytes(&s, 2, 2);
+    case_ok(matcov_count(&s, 2, &z));
+    const size_t one = matcov_bytes(&s, &z), lattice_pairs = matcov_held_bytes(&s, &z, 1),
+                 unlike = matcov_held_bytes(&s, &z, 2);
     assert_true(lattice_pairs < unlike && unlike <= 2 * one);
     size_t before = allocated();
     case_ok(matcov_init(&world, &s, &p[0], &next));
@@ -268,6 +270,7 @@ static void test_bytes(void **state) {
         profile p;
         matcov *mc;
         matcov_target *mt;
+        matcov_sizes z;
         case_sys(30, 0.3, big ? 40 : 6, big ? 6 : N, big ? large : stars, &s);
         case_profile(2, layer, &p);
         case_ok(
@@ -276,9 +279,10 @@ static void test_bytes(void **state) {
         size_t before = allocated();
         case_ok(matcov_init(&world, &s, &p, &mc));
         size_t after = allocated();
-        expect_bytes(after - before, matcov_bytes(&s, p.nlayer));
+        case_ok(matcov_count(&s, p.nlayer, &z));
+        expect_bytes(after - before, matcov_bytes(&s, &z));
         case_ok(matcov_target_init(mc, (double[2]){1e-5, 2e-5}, true, &mt));
-        expect_bytes(allocated() - after, matcov_target_bytes(&s, p.nlayer));
+        expect_bytes(allocated() - after, matcov_target_bytes(&z));
         matcov_target_free(mt);
         matcov_free(mc);
         case_profile_free(&p);

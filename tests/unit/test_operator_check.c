@@ -39,7 +39,6 @@ static void errors(bool gradient, double more, double *rms, double *worst) {
                        .host = true,
                        .rows = ROWS,
                        .width = (size_t)e.width,
-                       .nlayer = 2,
                        .nrank = 1,
                        .most = 1,
                        .fits = 1};

@@ -29,7 +29,7 @@ static void open_given(const char *override, int nrank, given *g) {
                        .device_memory = 4e9}};
     load_all("case.yaml", override, &g->par, &g->s, &g->a);
     params_psf_opts(&g->par, &g->o);
-    g->q = request_init(&g->par, &g->s, &g->a, &g->o);
+    assert_int_equal(request_init(&g->par, &g->s, &g->a, &g->o, &g->q), MOAO_OK);
 }
 
 static void close_given(given *g) {
