@@ -302,7 +302,8 @@ class TileLowRank(_Operator):
         return cls(c.device(device), _Layout(n, tile, at), c.TlrOptions(tau=tau, cut=-1), entries)
 
     def statistics(self) -> dict:
-        """tiles (off the blocks on the diagonal), lowrank, dense and empty ones, mean, p90 and largest rank, bytes, bytes_dense."""
+        """tiles (off the blocks on the diagonal), lowrank, dense and empty ones, mean rank (a dense tile counts as its order), p90 and
+        largest rank of lowrank tiles, bytes, bytes_dense."""
         s = c.TlrStatistics()
         self._lib.tlr_statistics(self._pointer, byref(s))
         return {"tiles": s.tiles, "lowrank": s.lowrank, "dense": s.dense, "empty": s.empty, "rank_mean": s.mean, "rank_p90": s.p90,

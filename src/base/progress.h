@@ -58,7 +58,8 @@ typedef struct {
     double tolerance, noise; /* norm of what may be dropped of one, least noise [arcsec^2] */
     int restarts;            /* factors with larger tolerances that were made before it */
     double difference;       /* measured, of Strehl ratios and ensquared energies */
-    double mean;             /* rank */
+    double mean;             /* rank, an empty tile as 0, a dense one as its size; */
+    double mean_lowrank;     /* of low-rank tiles, as what follows */
     long p90, largest, tiles, dense, empty, histogram[16];
     double fp16; /* share of its columns that are kept in FP16 */
     double bytes, bytes_dense;

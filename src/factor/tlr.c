@@ -227,16 +227,32 @@ static double expected(const factor *base) {
     return RESIDUAL;
 }
 
+/* Mean rank of the low-rank tiles of L, 0: none. */
+static double mean_lowrank(const tlr *l, const tlr_layout *order) {
+    double sum = 0, n = 0;
+    for (int64_t k = 0; k < order->nt; k++)
+        for (int64_t i = k + 1; i < order->nt; i++) {
+            const tlr_tile *t = tlr_tile_at(l, i, k);
+            if (t != NULL && t->kind == TLR_LOWRANK) /* NULL: in a diagonal block */
+                sum += (double)t->rank, n++;
+        }
+    return n > 0 ? sum / n : 0;
+}
+
 static void look(const factor *base, report_compression *c) {
     const compressed *o = (const compressed *)base;
     tlr_stats s = {0};
-    if (o->l != NULL)
+    double lowrank = 0;
+    if (o->l != NULL) {
         tlr_statistics(o->l, &s);
+        lowrank = mean_lowrank(o->l, &o->cmm.order);
+    }
     *c = (report_compression){.tile = (int)s.order,
                               .tolerance = o->made.dense ? 0 : o->made.tau,
                               .noise = o->noise,
                               .restarts = o->made.restarts,
                               .mean = s.mean,
+                              .mean_lowrank = lowrank,
                               .p90 = (long)s.p90,
                               .largest = (long)s.most,
                               .tiles = (long)s.tiles,

@@ -268,7 +268,7 @@ static void say_factor(const run *r, const report_compression *to, const struct 
     progress_note(
         "  factor compressed to %.1e arcsec^2 a tile (%.2g of the noise): ranks %.1f mean, "
         "90 %% up to %ld, %ld at most of %d; %ld of %ld tiles dense; %.3g GB of %.3g",
-        to->tolerance, to->noise > 0 ? to->tolerance / to->noise : 0, to->mean, to->p90,
+        to->tolerance, to->noise > 0 ? to->tolerance / to->noise : 0, to->mean_lowrank, to->p90,
         to->largest, to->tile, to->dense, to->tiles, to->bytes / 1e9, to->bytes_dense / 1e9);
     if (of->w.dense)
         progress_note("  compressed, it would not be positive definite, or W not exact enough: "

@@ -99,6 +99,10 @@ class Compressed(unittest.TestCase):
         self.assertEqual((len(of), dense.sum(), (of == 0).sum()), (c["tiles"], c["dense_tiles"], c["empty_tiles"]))
         self.assertAlmostEqual(of.mean(), c["mean_rank"], delta=1e-6)
         self.assertEqual(of[~dense].max(), c["largest_rank"])
+        said = re.search(r"ranks ([0-9.]+) mean, 90 % up to (\d+), (\d+) at most of", log(run))  # of low-rank tiles, all three
+        lowrank = of[~dense & (of > 0)]
+        self.assertAlmostEqual(float(said.group(1)), lowrank.mean(), delta=0.051)
+        self.assertEqual((int(said.group(2)), int(said.group(3))), (c["rank_90"], lowrank.max()))
         self.assertEqual((header["BUNIT"], header["TLRTILE"]), ("column", tiles["ORDER"].max()))
         self.assertAlmostEqual(header["TLRTOL"] / c["tolerance_arcsec2"], 1, delta=1e-9)
         with fits.open(run.path("maps.fits")) as f:
