@@ -127,7 +127,7 @@ def parts(folder):
             + glob.glob(os.path.join(folder, ".*/part-*.bin"))]
 
 
-def wait_for_parts(run, folder, n, seconds=60):
+def wait_for_parts(run, folder, n, seconds=120):
     """Wait until a run has kept n parts; it must still be at work then."""
     end = time.monotonic() + seconds
     while len(parts(folder)) < n:

@@ -53,10 +53,12 @@ def missing():
     return [n for n in NEEDS if not find(n)]
 
 
-def free_port():
-    with socket.socket() as s:
+def free_ports():
+    """Two ports that nobody has: bound at the same time, so that they differ."""
+    with socket.socket() as s, socket.socket() as t:
         s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+        t.bind(("127.0.0.1", 0))
+        return s.getsockname()[1], t.getsockname()[1]
 
 
 class Cluster:
@@ -73,9 +75,10 @@ class Cluster:
         host = socket.gethostname().split(".")[0]
         for sub in ("state", "spool"):
             os.mkdir(os.path.join(self.dir, sub))
+        ports = free_ports()
         with open(self.dir + "/slurm.conf", "w", encoding="ascii") as f:
             f.write(CONF.format(host=host, user=pwd.getpwuid(os.getuid()).pw_name, dir=self.dir, cpus=self.cpus,
-                                port1=free_port(), port2=free_port()))
+                                port1=ports[0], port2=ports[1]))
         for i in range(2):
             open("%s/gpu%d" % (self.dir, i), "wb").close()
         with open(self.dir + "/gres.conf", "w", encoding="ascii") as f:
@@ -91,10 +94,10 @@ class Cluster:
             f.write(os.urandom(1024))
         self.spawn("munged", "--foreground", "--force", *["--%s=%s/munge.%s" % (o, self.dir, e) for o, e in (
             ("key-file", "key"), ("socket", "sock"), ("pid-file", "pid"), ("log-file", "log"), ("seed-file", "seed"))])
-        self.until(lambda: os.path.exists(self.dir + "/munge.sock"), 10, "munged does not start")
+        self.until(lambda: os.path.exists(self.dir + "/munge.sock"), 60, "munged does not start")
         self.spawn("slurmctld", "-D", "-c", "-f", self.dir + "/slurm.conf")
         self.spawn("slurmd", "-D", "-c", "-f", self.dir + "/slurm.conf", "-N", host)
-        self.until(lambda: self.call("sinfo", "-h", "-o", "%T").strip() == "idle", 30, "no idle node")
+        self.until(lambda: self.call("sinfo", "-h", "-o", "%T").strip() == "idle", 120, "no idle node")
 
     def spawn(self, name, *args):
         with open("%s/%s.out" % (self.dir, name), "wb") as out:
@@ -106,13 +109,13 @@ class Cluster:
         if len(self.daemons) == 3:
             self.call("scancel", "--user", str(os.getuid()))
             try:
-                self.until(lambda: not self.call("squeue", "-h").strip(), 15, "jobs do not end")
+                self.until(lambda: not self.call("squeue", "-h").strip(), 60, "jobs do not end")
             except AssertionError:
                 pass
         for p in reversed(self.daemons):
             p.terminate()
             try:
-                p.wait(10)
+                p.wait(30)
             except subprocess.TimeoutExpired:
                 p.kill()
                 p.wait()

@@ -308,7 +308,7 @@ class Case(unittest.TestCase):
         p = subprocess.Popen([sys.executable, "-c", script], env=environment(PYTHONPATH=os.path.join(ROOT, "python"), MOAO=MOAO),
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
         parts = os.path.join(self.path("stopped"), "checkpoint")
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while time.monotonic() < end and not (os.path.isdir(parts) and any(n.startswith("part") for n in os.listdir(parts))):
             time.sleep(0.02)
         p.send_signal(signal.SIGINT)

@@ -133,14 +133,14 @@ class Commands(unittest.TestCase):
         for megabytes in (150, 200, 300):
             def limit(n=megabytes << 20):
                 resource.setrlimit(resource.RLIMIT_AS, (n, n))
-            p = call(MOAO, "check", self.case, preexec_fn=limit, timeout=20)
+            p = call(MOAO, "check", self.case, preexec_fn=limit, timeout=60)
             self.assertEqual(p.returncode, 2, p.stderr)
             self.assertRegex(p.stderr, r"\Amoao: the limit of .*\(ulimit -v.*\n\Z")
 
     def test_stack_too_small(self):
         def limit():
             resource.setrlimit(resource.RLIMIT_STACK, (65536, 65536))
-        p = call(MOAO, "check", self.case, preexec_fn=limit, timeout=20)
+        p = call(MOAO, "check", self.case, preexec_fn=limit, timeout=60)
         self.assertEqual(p.returncode, 2, p.stderr)
         self.assertRegex(p.stderr, r"\Amoao: the limit of 64 KiB .*\(ulimit -s\).*\n\Z")
 

@@ -101,7 +101,7 @@ class Streamed(unittest.TestCase):
         """A device that fails between two exposures: all ranks end soon, code 1, one line that says how to go on; the
         resumed maps equal the uninterrupted run's bit for bit."""
         run = self.start("lost", fault="device:1:fail:200")
-        self.assertEqual(run.wait(30), 1, run.text)
+        self.assertEqual(run.wait(60), 1, run.text)
         lines = [s for s in run.text.splitlines() if "injected fault in device" in s]
         self.assertEqual(len(lines), 1, run.text)
         for word in ("rank 1: ", "--resume", "compute.backend=cpu"):
@@ -112,7 +112,7 @@ class Streamed(unittest.TestCase):
     def test_a_killed_rank(self):
         """kill -9 of a rank in an exposure: the others end soon; the run resumes."""
         run = self.start("killed", fault="exposure:1:kill:4")
-        self.assertNotIn(run.wait(30), (0, 3), run.text)
+        self.assertNotIn(run.wait(60), (0, 3), run.text)
         self.assert_resumes("killed")
 
     def test_a_device_that_fails_at_the_start(self):
@@ -123,7 +123,7 @@ class Streamed(unittest.TestCase):
         with open(os.path.join(self.dir, "start-auto", "run.json"), encoding="utf-8") as f:
             self.assertNotIn("device", json.load(f)["machine"])
         run = self.start("start-gpu", "compute.backend=gpu", fault="device:0:fail:1")
-        self.assertEqual(run.wait(30), 1, run.text)
+        self.assertEqual(run.wait(60), 1, run.text)
         self.assertEqual(run.text.count("injected fault in device"), 1, run.text)
 
     def test_too_little_memory(self):
@@ -133,10 +133,10 @@ class Streamed(unittest.TestCase):
         self.assertEqual(run.wait(120), 0, run.text)
         self.assertRegex(run.text, "computing on the CPU: compute.gpu_memory: one target at a time needs")
         run = self.start("little-gpu", little, "compute.backend=gpu")
-        self.assertEqual(run.wait(30), 2, run.text)
+        self.assertEqual(run.wait(60), 2, run.text)
         self.assertEqual(run.text.count("compute.gpu_memory: one target"), 1, run.text)
         run = self.start("little-host", "compute.memory=1e7", "compute.backend=gpu")
-        self.assertEqual(run.wait(30), 2, run.text)
+        self.assertEqual(run.wait(60), 2, run.text)
         self.assertRegex(run.text, "compute.memory: one target at a time needs .* of the host's memory.*, 0.01 GB")
 
     def test_not_positive_definite(self):

@@ -80,7 +80,7 @@ class Page:
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(TMPDIR=tmp))
         self.url = self.process.stdout.readline().strip()
         if not self.url:
-            raise AssertionError(self.process.communicate(timeout=20)[1])
+            raise AssertionError(self.process.communicate(timeout=60)[1])
         self.token, self.port = self.url.split("token=")[1], int(re.search(r":(\d+)/", self.url).group(1))
 
     def ask(self, what, tree=None, **headers):
@@ -106,7 +106,7 @@ class Page:
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
-            return self.process.wait(40), self.process.stderr.read()
+            return self.process.wait(120), self.process.stderr.read()
         finally:
             self.process.kill()
             self.process.stdout.close()
@@ -249,14 +249,19 @@ class Served(Lab):
         self.assertEqual(glob.glob(os.path.join(folder, "tmp", "moao-lab-*")), [])
 
     def test_newest_wins(self):
-        """Of two changes the older one is given up and says so."""
+        """Of two changes the older one is given up and says so. Which is the older one, and whether it was at work still, a busy machine
+        decides: of some pairs one is as it should be."""
         import threading
         answers = {}
-        old = threading.Thread(target=lambda: answers.update(old=self.page.api("change", {"telescope.zenith": 10}, order=10)))
-        old.start()
-        time.sleep(0.05)
-        new = self.page.api("change", {"telescope.zenith": 20})
-        old.join()
+        for zenith in range(10, 20):
+            old = threading.Thread(target=lambda z=zenith: answers.update(old=self.page.api("change", {"telescope.zenith": z}, order=10)))
+            old.start()
+            time.sleep(0.05)
+            new = self.page.api("change", {"telescope.zenith": 30})
+            old.join()
+            if answers["old"] == {"superseded": True}:
+                break
+            self.assertIn("quantities", answers["old"])
         self.assertEqual(answers["old"], {"superseded": True})
         self.assertIn("quantities", new)
 
@@ -424,7 +429,7 @@ class Seen(Lab):
                       self.script("return document.getElementById('run-text').textContent"))
         self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": self.folder})
         self.script("document.getElementById('export').click()")
-        saved, end = os.path.join(self.folder, "moao-lab.yaml"), time.monotonic() + 30
+        saved, end = os.path.join(self.folder, "moao-lab.yaml"), time.monotonic() + 60
         while not os.path.exists(saved) and time.monotonic() < end:
             time.sleep(0.05)
         with open(saved, encoding="utf-8") as f, open(os.path.join(folder, "effective.yaml"), encoding="utf-8") as g:

@@ -169,7 +169,7 @@ class Launch(unittest.TestCase):
 
     def leave(self, group):
         """Remove a control group once the last process of it (MPI has a daemon) is gone."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while True:
             try:
                 return os.rmdir(group)

@@ -109,7 +109,7 @@ class Resident(unittest.TestCase):
         run = moao_test.Run(case, "-o", out["stopped"], env=RESIDENT, cwd=folder)
         moao_test.wait_for_parts(run, out["stopped"], 3)
         run.process.send_signal(signal.SIGUSR1)
-        self.assertEqual(run.wait(30), 3, run.text)
+        self.assertEqual(run.wait(60), 3, run.text)
         again = moao_test.Run(case, "-o", out["stopped"], "--resume", env=RESIDENT, cwd=folder)
         self.assertEqual(again.wait(120), 0, again.text)
         a, b = (moao_test.maps(out[n]) for n in ("whole", "stopped"))

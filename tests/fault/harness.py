@@ -280,7 +280,7 @@ def check_message(r, pattern=None):
 
 
 def check_no_process(out):
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while processes_with(out):
         if time.monotonic() > end:
             left = processes_with(out)

@@ -10,7 +10,7 @@ static void pipes_and_devices(void **state) {
     (void)state;
     assert_int_equal(mkfifo("pipe", 0600), 0);
     write_changed("{grid: {nx: 4, ny: 2, width: 60, height: 30}}", "{file: pipe}");
-    alarm(20);
+    alarm(120);
     expect_mistake(NULL, "bad.yaml:9:17: targets.file: ", "a pipe or device, no regular file");
     write_changed("{grid: {nx: 4, ny: 2, width: 60, height: 30}}", "{file: /dev/zero}");
     expect_mistake(NULL, "bad.yaml:9:17: targets.file: ", "a pipe or device, no regular file");
