@@ -6,10 +6,17 @@ from harness import FORMS, MODES, RESIDENT, Fail, check_ended, check_finished, c
 
 NAME = "memory"
 SAMPLE = 100  # allocations of any place, of each case
+CHECKED = ("check", "check-tlr")  # of `moao check`
 DEEP = 6  # callers that make a place
 # places where a rank once left the others waiting, or closed what another had not opened: tried always
 ONCE = {("least", 1, "0"): ["make_plan"], ("least-grid", 1, "0"): ["grid_open"], ("least-mixed", 1, "1"): ["open_kind"],
-        ("least-nodes", 1, "0"): ["find_suspect", "weights_without"]}  # by case, rank, whether on a device
+        ("least-nodes", 1, "0"): ["find_suspect", "weights_without"],
+        ("check", 0, "0"): ["matcov_count", "gradients_count", "add_lattice_table"]}  # by case, rank, whether on a device
+
+
+def is_check(keys):
+    """Whether a case is for `moao check`."""
+    return keys.get("case", "least").startswith("check")
 
 
 def start(lab, keys, out):
@@ -17,7 +24,10 @@ def start(lab, keys, out):
     env = {"FAULT_LOG": log, "FAULT_ALLOC": "%(rank)s:%(n)s" % keys}
     if keys["resident"] == "1":
         env.update(RESIDENT)
-    r = lab.moao_run(keys.get("case", "least"), out, ranks=int(keys["ranks"]), preload=True, env=env)
+    if is_check(keys):
+        r = lab.check(keys["case"], preload=True, env=env)
+    else:
+        r = lab.moao_run(keys.get("case", "least"), out, ranks=int(keys["ranks"]), preload=True, env=env)
     lines = []
     if os.path.exists(log):
         with open(log, encoding="utf-8") as f:
@@ -60,6 +70,7 @@ def trials(lab, rng, full):
         ranks = 1 if form == "auto" else 2
         runs.append(("least-" + form, ranks, ranks - 1, on_device(form)))
     runs += [("least-" + mode, 2, 1, "0") for mode in (MODES if full else ["nodes"])]
+    runs += [(case, 1, 0, "0") for case in CHECKED]
     for case, ranks, rank, resident in runs:
         first, total = places(lab, ranks, rank, resident, case)
         new = [n for chain, n in first.items() if chain not in known.setdefault(rank, set())]
@@ -85,8 +96,16 @@ def place(lab, lines):
     return ", ".join("%s (%s)" % w for w in zip(words[::2], words[1::2]) if w[0] != "mem_alloc") or "an unknown place"
 
 
-def check_same(lab, keys, out):
+def check_same(lab, keys, out, r):
     """The results are those of a run without faults: nothing takes the place of what was asked for."""
+    if is_check(keys):
+        with lab.guard:
+            if keys["case"] not in lab.references:
+                lab.references[keys["case"]] = lab.check(keys["case"]).text
+            expected = lab.references[keys["case"]]
+        if r.text != expected:
+            raise Fail("wrong", "other words than without the fault:\n%s\nand without:\n%s" % (r.text, expected))
+        return
     check_finished(out, lab.reference(keys.get("case", "least"), int(keys["ranks"]), keys["resident"] == "1"))
 
 
@@ -101,12 +120,14 @@ def run(lab, keys, out):
         check_no_process(out)
         check_ended(r)
         if r.code == 0:
-            check_same(lab, keys, out)
+            check_same(lab, keys, out, r)
             return {"note": "tolerated at " + where.split(",")[0]}
         if r.code != 1:
             raise Fail("wrong", "exit code %d, expected 1:\n%s" % (r.code, r.text))
+        if is_check(keys):  # what is a message there begins with the program's name
+            r.text = "".join(s for s in r.text.splitlines(True) if s.startswith("moao: "))
         check_message(r, "[Mm]emory|allocate")
-        if keys["resume"] == "1":
+        if keys["resume"] == "1" and not is_check(keys):
             resume(lab, keys.get("case", "least"), out, int(keys["ranks"]), keys["resident"] == "1")
     except Fail as e:
         raise Fail(e.verdict, "allocation at %s: %s" % (where, e)) from None

@@ -77,11 +77,17 @@ def in_mode(lines, texts):
 
 
 CASES.update({"least-" + name: in_mode(*how) for name, how in MODES.items()})
+# for `moao check`: tables of mean gradients, which it counts
+CASES["check"] = LEAST_CASE.replace("slope: points", "slope: gradient")
+CASES["check-tlr"] = CASES["check"].replace("compute: {", "compute: {factor: tlr, ")
 
 
 def on_device(form):
     """Whether a form needs one, as the keys of trials say it."""
     return "1" if form in ("mixed", "fp16") else "0"
+
+
+CHECK = ["--nodes", "1", "--cores", "2", "--gflops", "10", "--memory", "8"]
 
 
 class Fail(Exception):
@@ -229,6 +235,11 @@ class Lab:
     def moao_run(self, case, out, *args, ranks=1, preload=False, env=None, limit=LIMIT):
         command, full = self.command(case, out, *args, ranks=ranks, preload=preload, env=env)
         return self.run(command, full, limit, mark=out)
+
+    def check(self, case, preload=False, env=None):
+        """`moao check` for a machine that is described: what it says does not depend on this one."""
+        env = dict({"LD_PRELOAD": self.preload} if preload else {}, **(env or {}))
+        return self.run([self.moao, "check", self.case(case)] + CHECK, environment(**env), mark=self.case(case))
 
     def reference(self, case, ranks=1, resident=False):
         """Folder of the uninterrupted run of a case on so many ranks; made once."""
