@@ -54,22 +54,22 @@ static size_t workspace(const format *f, char side, int64_t nvec) {
     return 0;
 }
 
-static status apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
-                    const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work) {
-    const dense *d = (const dense *)f;
-    const bool turned = (trans != 'N') == (side == 'L');
+status hier_apply_dense(const format *f, const void *a, int64_t lda, const hier_product *q) {
+    const backend_type t = f->o.type;
+    const bool turned = (q->trans != 'N') == (q->side == 'L');
     const int64_t in = turned ? f->info.rows : f->info.cols,
-                  out = turned ? f->info.cols : f->info.rows,
-                  lda = f->info.rows > 1 ? f->info.rows : 1;
-    const double ad = part == 'H' ? alpha / 2 : alpha;
-    const float as = (float)ad, bs = (float)beta;
-    const void *pa = f->o.type == BACKEND_D ? (const void *)&ad : &as;
-    const void *pb = f->o.type == BACKEND_D ? (const void *)&beta : &bs;
-    (void)work;
-    return side == 'L' ? f->be->gemm(f->ctx, f->o.type, trans, 'N', out, nvec, in, pa, d->a, lda, x,
-                                     ldx, pb, y, ldy, NULL, 0)
-                       : f->be->gemm(f->ctx, f->o.type, 'N', trans, nvec, out, in, pa, x, ldx, d->a,
-                                     lda, pb, y, ldy, NULL, 0);
+                  out = turned ? f->info.cols : f->info.rows;
+    const float as = (float)q->alpha, bs = (float)q->beta;
+    const void *alpha = t == BACKEND_D ? (const void *)&q->alpha : &as,
+               *beta = t == BACKEND_D ? (const void *)&q->beta : &bs;
+    return q->side == 'L' ? f->be->gemm(f->ctx, t, q->trans, 'N', out, q->nvec, in, alpha, a, lda,
+                                        q->x, q->ldx, beta, q->y, q->ldy, NULL, 0)
+                          : f->be->gemm(f->ctx, t, 'N', q->trans, q->nvec, out, in, alpha, q->x,
+                                        q->ldx, a, lda, beta, q->y, q->ldy, NULL, 0);
+}
+
+static status apply(const format *f, const hier_product *q) {
+    return hier_apply_dense(f, ((const dense *)f)->a, f->info.rows > 1 ? f->info.rows : 1, q);
 }
 
 const hier_table hier_dense = {.kind = HIER_DENSE,

@@ -321,30 +321,25 @@ static size_t workspace(const format *f, char side, int64_t nvec) {
     return 2 * hier_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
 }
 
-static status apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
-                    const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work) {
+static status apply(const format *f, const hier_product *q) {
     const h2 *h = (const h2 *)f;
     const plan *p = &h->plan;
+    const char side = q->side;
+    const int64_t nvec = q->nvec;
     const int64_t ld = side == 'L' ? (h->ranks > 0 ? h->ranks : 1) : nvec;
-    char *up = work, *down = up + hier_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
-    const hier_operand from[HIER_OPERANDS] = {{x, ldx}, {up, ld}, {down, ld}, {NULL, 1}};
+    char *up = q->work,
+         *down = up + hier_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
+    const hier_operand from[HIER_OPERANDS] = {{q->x, q->ldx}, {up, ld}, {down, ld}, {NULL, 1}};
     status st = MOAO_OK;
-    (void)trans;
     for (int l = 0; l < p->launches; l++) {
         const hier_gemm_sums s = plan_part(p, l);
         const bool last = l + 1 == p->launches;
-        TRY(f->be->hier->sums(f->ctx, f->o.type, side, &s, nvec,
-                              !last         ? 1
-                              : part == 'H' ? alpha / 2
-                                            : alpha,
-                              from,
-                              last               ? beta
-                              : l >= h->sums_far ? 1
-                                                 : 0,
-                              last             ? y
-                              : l < h->sums_up ? up
-                                               : down,
-                              last ? ldy : ld));
+        if (last)
+            TRY(f->be->hier->sums(f->ctx, f->o.type, side, &s, nvec, q->alpha, from, q->beta, q->y,
+                                  q->ldy));
+        else
+            TRY(f->be->hier->sums(f->ctx, f->o.type, side, &s, nvec, 1, from, l >= h->sums_far,
+                                  l < h->sums_up ? up : down, ld));
     }
 done:
     return st;

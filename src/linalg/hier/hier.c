@@ -130,13 +130,22 @@ static char trans_of(const format *f, char trans) {
     return f->symmetric || trans == 'N' ? 'N' : 'T';
 }
 
+/* part H: A / 2. */
+static status multiply(const format *f, char part, size_t lwork, hier_product q) {
+    const status st = check_product(f, q.side, q.trans, part, q.nvec, q.ldx, q.ldy, lwork);
+    if (st != MOAO_OK || nothing(f, q.side, q.trans, q.nvec))
+        return st;
+    q.trans = trans_of(f, q.trans);
+    if (part == 'H')
+        q.alpha /= 2;
+    return f->is->apply(f, &q);
+}
+
 status hier_apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
                   const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work,
                   size_t lwork) {
-    const status st = check_product(f, side, trans, part, nvec, ldx, ldy, lwork);
-    if (st != MOAO_OK || nothing(f, side, trans, nvec))
-        return st;
-    return f->is->apply(f, side, trans_of(f, trans), part, nvec, alpha, x, ldx, beta, y, ldy, work);
+    return multiply(f, part, lwork,
+                    (hier_product){side, trans, nvec, alpha, NULL, x, ldx, beta, y, ldy, work});
 }
 
 /* --- products of which one side is kept */
@@ -165,17 +174,12 @@ done:
 status hier_apply_kept(const format *f, char side, char trans, char part, int64_t nvec,
                        double alpha, const void *kept, size_t lkept, const void *x, int64_t ldx,
                        double beta, void *y, int64_t ldy, void *work, size_t lwork) {
-    status st;
-    TRY(check_product(f, side, trans, part, nvec, ldx, ldy, lwork));
-    TRY(check_kept(f, nvec, lkept));
-    if (nothing(f, side, trans, nvec))
-        goto done;
-    st = f->is->keep ? f->is->apply_kept(f, side, trans_of(f, trans), part, nvec, alpha, kept, x,
-                                         ldx, beta, y, ldy, work)
-                     : f->is->apply(f, side, trans_of(f, trans), part, nvec, alpha, x, ldx, beta, y,
-                                    ldy, work);
-done:
-    return st;
+    const void *used = f->is->keep ? kept : NULL;
+    const status st = check_kept(f, nvec, lkept);
+    return st != MOAO_OK ? st
+                         : multiply(f, part, lwork,
+                                    (hier_product){side, trans, nvec, alpha, used, x, ldx, beta, y,
+                                                   ldy, work});
 }
 
 status hier_factor(format *f, double shift) {

@@ -237,38 +237,25 @@ static size_t workspace(const format *f, char side, int64_t nvec) {
     return 2 * hier_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
 }
 
-/* With all entries: of a matrix that is one leaf, or small. */
-static status apply_dense(const hss *h, const char *a, int64_t lda, char side, char trans,
-                          int64_t nvec, double alpha, const void *x, int64_t ldx, double beta,
-                          void *y, int64_t ldy) {
-    const format *f = &h->f;
-    const float as = (float)alpha, bs = (float)beta;
-    const void *pa = f->o.type == BACKEND_D ? (const void *)&alpha : &as;
-    const void *pb = f->o.type == BACKEND_D ? (const void *)&beta : &bs;
-    return side == 'L' ? f->be->gemm(f->ctx, f->o.type, trans, 'N', h->t.n, nvec, h->t.n, pa, a,
-                                     lda, x, ldx, pb, y, ldy, NULL, 0)
-                       : f->be->gemm(f->ctx, f->o.type, 'N', trans, nvec, h->t.n, h->t.n, pa, x,
-                                     ldx, a, lda, pb, y, ldy, NULL, 0);
-}
-
-static status apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
-                    const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work) {
+static status apply(const format *f, const hier_product *q) {
     const hss *h = (const hss *)f;
     const int levels = h->t.levels;
+    const char side = q->side;
+    const int64_t nvec = q->nvec;
     const hss_launches *m = nvec <= FEW ? &h->few : &h->wide;
     const bool merged = m->way[0].launches > 0;
     const int ups = merged ? m->ups : levels;
     const int64_t ld = side == 'L' ? (h->ranks > 0 ? h->ranks : 1) : nvec;
-    char *up = work, *down = up + hier_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
-    const hier_operand from[HIER_OPERANDS] = {{x, ldx}, {up, ld}, {down, ld}, {NULL, 1}};
+    char *up = q->work,
+         *down = up + hier_aligned(backend_size(f->o.type) * (size_t)(h->ranks * nvec));
+    const hier_operand from[HIER_OPERANDS] = {{q->x, q->ldx}, {up, ld}, {down, ld}, {NULL, 1}};
     status st = MOAO_OK;
     const bool fast =
         h->all && !f->checked && (double)h->t.n * (double)h->t.n * (double)nvec <= FAST;
-    if (levels == 0 || fast)
-        return apply_dense(h, fast ? h->all : h->d, fast ? h->t.n : h->leaf, side, trans, nvec,
-                           part == 'H' ? alpha / 2 : alpha, x, ldx, beta, y, ldy);
+    if (levels == 0 || fast) /* all entries: of a matrix that is one leaf, or small */
+        return hier_apply_dense(f, fast ? h->all : h->d, fast ? h->t.n : h->leaf, q);
     /* Y = X A is Y' = A' X' */
-    const bool turned = !f->symmetric && (trans != 'N') == (side == 'L');
+    const bool turned = !f->symmetric && (q->trans != 'N') == (side == 'L');
     const plan *p = merged ? m->way + turned : turned ? &h->turned : &h->straight;
     for (int l = 0; l < p->launches; l += (int)p->linked[l]) {
         const hier_gemm_sums s = plan_part(p, l);
@@ -281,8 +268,8 @@ static status apply(const format *f, char side, char trans, char part, int64_t n
             TRY(f->be->hier->sums(f->ctx, f->o.type, side, &s, nvec, 1, from, 0,
                                   goes_up ? up : down, ld));
         else
-            TRY(f->be->hier->sums(f->ctx, f->o.type, side, &s, nvec,
-                                  part == 'H' ? alpha / 2 : alpha, from, beta, y, ldy));
+            TRY(f->be->hier->sums(f->ctx, f->o.type, side, &s, nvec, q->alpha, from, q->beta, q->y,
+                                  q->ldy));
     }
 done:
     return st;

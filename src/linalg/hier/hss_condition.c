@@ -19,13 +19,21 @@ static status multiply(void *arg, bool turned, double *v) {
     const format *f = &h->f;
     const int64_t n = h->t.n, bytes = n * (int64_t)backend_size(f->o.type);
     void *result = b->inverse ? b->x : b->y;
+    const hier_product product = {.side = 'L',
+                                  .trans = turned && !f->symmetric ? 'T' : 'N',
+                                  .nvec = 1,
+                                  .alpha = 1,
+                                  .x = b->x,
+                                  .ldx = n,
+                                  .y = b->y,
+                                  .ldy = n,
+                                  .work = b->work};
     status st;
     for (int64_t i = 0; i < n; i++)
         number_set(f->o.type, b->host, i, v[i]);
     TRY(f->be->copy(f->ctx, b->x, bytes, b->host, bytes, bytes, 1));
     TRY(b->inverse ? hss_solve(f, turned ? 'T' : 'N', 1, b->x, n, b->work)
-                   : f->is->apply(f, 'L', turned && !f->symmetric ? 'T' : 'N', 'A', 1, 1, b->x, n,
-                                  0, b->y, n, b->work));
+                   : f->is->apply(f, &product));
     TRY(f->be->copy(f->ctx, b->host, bytes, result, bytes, bytes, 1));
     TRY(f->be->sync(f->ctx));
     for (int64_t i = 0; i < n; i++)

@@ -248,7 +248,8 @@ status hss_products_error(hss *h, const hier_source *s, double *rms, int64_t *wr
     TRY(f->be->copy(f->ctx, &largest, sizeof largest, on_device, sizeof largest, sizeof largest,
                     1));
     h->f.checked = true;
-    TRY(f->is->apply(f, 'L', 'N', 'A', FRESH, -1, whole[0], n, 1, whole[1], n, work));
+    const hier_product less = {'L', 'N', FRESH, -1, NULL, whole[0], n, 1, whole[1], n, work};
+    TRY(f->is->apply(f, &less));
     TRY(mem_alloc(&host, (unsigned long)(n * FRESH), (unsigned long)size, "errors of products"));
     TRY(f->be->copy(f->ctx, host, size * n, whole[1], size * n, size * n, FRESH));
     TRY(f->be->sync(f->ctx));

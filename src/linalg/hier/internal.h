@@ -11,6 +11,20 @@ extern "C" {
 
 typedef struct hier_file hier_file;
 
+/* Y := alpha op(A) X + beta Y (side L) or alpha X op(A) + beta Y, whose sizes fit, with enough
+ * work; trans N or T. kept: NULL, or what `keep` wrote of X. */
+typedef struct {
+    char side, trans;
+    int64_t nvec;
+    double alpha;
+    const void *kept, *x;
+    int64_t ldx;
+    double beta;
+    void *y;
+    int64_t ldy;
+    void *work;
+} hier_product;
+
 /* The operations of a kind; those that it lacks are NULL. As the functions of hier.h. */
 typedef struct {
     hier_kind kind;
@@ -22,15 +36,11 @@ typedef struct {
     status (*load)(format *f, const hier_source *s);
     void (*close)(format *f);
     size_t (*workspace)(const format *f, char side, int64_t nvec);
-    status (*apply)(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
-                    const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work);
-    /* NULL: nothing of X is kept. apply_kept: `kept` is large enough. */
+    status (*apply)(const format *f, const hier_product *q);
+    /* NULL: nothing of X is kept. */
     size_t (*kept_bytes)(const format *f, int64_t nvec);
     status (*keep)(const format *f, char side, int64_t nvec, const void *x, int64_t ldx, void *kept,
                    void *work);
-    status (*apply_kept)(const format *f, char side, char trans, char part, int64_t nvec,
-                         double alpha, const void *kept, const void *x, int64_t ldx, double beta,
-                         void *y, int64_t ldy, void *work);
     status (*factor)(format *f, double shift);
     size_t (*solve_workspace)(const format *f, int64_t nvec);
     status (*solve)(const format *f, char trans, int64_t nvec, void *x, int64_t ldx, void *work);
@@ -52,6 +62,9 @@ struct moao_hier {
     bool lost;    /* a load or a compression failed: there are no values */
     hier_info info;
 };
+
+/* apply of a matrix whose entries are at a, in the backend's memory (dense.c). */
+status hier_apply_dense(const format *f, const void *a, int64_t lda, const hier_product *q);
 
 extern const hier_table hier_dense, hier_toeplitz, hier_hss, hier_h2;
 

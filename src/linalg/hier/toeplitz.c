@@ -85,13 +85,6 @@ static size_t workspace(const format *f, char side, int64_t nvec) {
     return f->be->toeplitz->workspace(((const toeplitz *)f)->plan, nvec);
 }
 
-static status apply(const format *f, char side, char trans, char part, int64_t nvec, double alpha,
-                    const void *x, int64_t ldx, double beta, void *y, int64_t ldy, void *work) {
-    return f->be->toeplitz->apply(((const toeplitz *)f)->plan, side, trans, nvec,
-                                  part == 'H' ? 0.5 * alpha : alpha, x, ldx, beta, y, ldy, work,
-                                  workspace(f, side, nvec));
-}
-
 static size_t kept_bytes(const format *f, int64_t nvec) {
     return f->be->toeplitz->kept_bytes(((const toeplitz *)f)->plan, nvec);
 }
@@ -102,12 +95,15 @@ static status keep(const format *f, char side, int64_t nvec, const void *x, int6
                                  kept_bytes(f, nvec), work, workspace(f, side, nvec));
 }
 
-static status apply_kept(const format *f, char side, char trans, char part, int64_t nvec,
-                         double alpha, const void *kept, const void *x, int64_t ldx, double beta,
-                         void *y, int64_t ldy, void *work) {
-    return f->be->toeplitz->apply_kept(((const toeplitz *)f)->plan, side, trans, nvec,
-                                       part == 'H' ? 0.5 * alpha : alpha, kept, kept_bytes(f, nvec),
-                                       x, ldx, beta, y, ldy, work, workspace(f, side, nvec));
+static status apply(const format *f, const hier_product *q) {
+    const backend_toeplitz *z = f->be->toeplitz;
+    backend_toeplitz_plan *p = ((const toeplitz *)f)->plan;
+    const size_t lwork = workspace(f, q->side, q->nvec);
+    return q->kept != NULL ? z->apply_kept(p, q->side, q->trans, q->nvec, q->alpha, q->kept,
+                                           kept_bytes(f, q->nvec), q->x, q->ldx, q->beta, q->y,
+                                           q->ldy, q->work, lwork)
+                           : z->apply(p, q->side, q->trans, q->nvec, q->alpha, q->x, q->ldx,
+                                      q->beta, q->y, q->ldy, q->work, lwork);
 }
 
 const hier_table hier_toeplitz = {.kind = HIER_TOEPLITZ,
@@ -119,5 +115,4 @@ const hier_table hier_toeplitz = {.kind = HIER_TOEPLITZ,
                                   .workspace = workspace,
                                   .apply = apply,
                                   .kept_bytes = kept_bytes,
-                                  .keep = keep,
-                                  .apply_kept = apply_kept};
+                                  .keep = keep};
