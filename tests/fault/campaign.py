@@ -2,6 +2,7 @@
 """The fault campaign: kills, failing calls and allocations, damaged files, fuzzing, limits, load.
 
   campaign.py [--hours H | --small] [--only FAMILY] [--seed N]     a campaign, with a table at its end
+              [--since REVISION]                                   of memory, only what has changed since
   campaign.py --case 'FAMILY key=value ...'                        one trial again, as the campaign printed it
 
 Exit code 0 when every trial ended as promised in docs/reliability.md."""
@@ -137,6 +138,7 @@ def main():
     ap.add_argument("--small", action="store_true", help="the form of make check")
     ap.add_argument("--only", action="append", choices=sorted(FAMILIES))
     ap.add_argument("--seed", type=int, default=int(time.time()))
+    ap.add_argument("--since", metavar="REVISION", help="of memory: only places in functions that have changed since")
     ap.add_argument("--workers", type=int, default=WORKERS)
     ap.add_argument("--case")
     a = ap.parse_args()
@@ -145,6 +147,7 @@ def main():
     if code != 0:
         sys.exit(text)
     with Workplace(build) as lab:
+        lab.since = a.since
         if a.case:
             verdict, note = one(lab, a.case)
             print("%s %s" % (verdict, note))

@@ -2,7 +2,8 @@
 import os
 import subprocess
 
-from harness import FORMS, MODES, RESIDENT, Fail, check_ended, check_finished, check_message, check_no_process, on_device, resume, spec_of
+from changed import changed
+from harness import FORMS, MODES, RESIDENT, ROOT, Fail, check_ended, check_finished, check_message, check_no_process, on_device, resume, spec_of
 
 NAME = "memory"
 SAMPLE = 100  # allocations of any place, of each case
@@ -50,11 +51,23 @@ def places(lab, ranks, rank, resident, case="least"):
     return first, max(int(s.split()[-1]) for s in lines if s.startswith("count %d alloc" % rank))
 
 
+def functions(lab, first):
+    """{address: (file, function)} of the three innermost callers."""
+    at = sorted({a for chain in first for a in chain[:3]})
+    p = subprocess.run(["addr2line", "-fse", lab.moao] + [hex(int(a, 16) - 1) for a in at], stdout=subprocess.PIPE, universal_newlines=True, check=True)
+    words = p.stdout.split("\n")
+    return {a: (place.split(":")[0], name.split(".")[0]) for a, name, place in zip(at, words[::2], words[1::2])}
+
+
+def near(lab, first):
+    """Of the places those whose allocation a function asked for that has changed since lab.since."""
+    what, of = changed(ROOT, lab.since), functions(lab, first)
+    return {chain: n for chain, n in first.items() if any(of[a] in what for a in chain[:2])}  # mem_alloc, and who calls it
+
+
 def asked_by(lab, first, names):
     """The first allocations of these functions, or of what they call where they have none: three of each."""
-    at = sorted({a for chain in first for a in chain[:3]})
-    p = subprocess.run(["addr2line", "-fe", lab.moao] + [hex(int(a, 16) - 1) for a in at], stdout=subprocess.PIPE, universal_newlines=True, check=True)
-    name = dict(zip(at, p.stdout.split("\n")[::2]))
+    name = {a: f for a, (_, f) in functions(lab, first).items()}
     found = set()
     for f in names:
         callers = ([n for chain, n in first.items() if len(chain) > k and name[chain[k]] == f] for k in (1, 2))
@@ -73,9 +86,12 @@ def trials(lab, rng, full):
     runs += [(case, 1, 0, "0") for case in CHECKED]
     for case, ranks, rank, resident in runs:
         first, total = places(lab, ranks, rank, resident, case)
-        new = [n for chain, n in first.items() if chain not in known.setdefault(rank, set())]
+        new = {chain: n for chain, n in first.items() if chain not in known.setdefault(rank, set())}
         known[rank].update(first)
-        if full:
+        new = list((near(lab, new) if lab.since else new).values())
+        if full and lab.since:
+            those = new
+        elif full:
             those = new + rng.sample(range(1, total + 1), min(SAMPLE, total))
         else:
             once = ONCE.get((case, rank, resident))

@@ -186,6 +186,7 @@ class Lab:
         self.guard = threading.Lock()
         self.references, self.serial = {}, 0
         self.coverage = {}  # of the fuzzed readers: edges reached
+        self.since = None  # a revision: only what has changed since is tried (campaign.py)
         for name, text in CASES.items():
             write_case(self.case(name), text)
 

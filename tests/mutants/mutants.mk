@@ -2,5 +2,5 @@
 
 .PHONY: mutants
 mutants:
-	@$(PYTHON) tests/mutants/mutants.py $(if $(N),-n $(N)) $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
+	@$(PYTHON) tests/mutants/mutants.py $(if $(N),-n $(N)) $(if $(ONLY),--only '$(ONLY)') $(if $(SINCE),--since $(SINCE)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(WORKERS),--workers $(WORKERS))

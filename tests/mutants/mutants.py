@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Do the tests notice? A campaign of changes of one line each, made by hand, of code that computes or protects.
 
-    make mutants [N=50] [ONLY=word] [SEED=1] [LIMIT=seconds] [AGAIN=1] [WORKERS=cores/2]
+    make mutants [N=50] [ONLY=word] [SINCE=revision] [SEED=1] [LIMIT=seconds] [AGAIN=1] [WORKERS=cores/2]
 
 Lists: tests/mutants/*.txt, an entry being
 
@@ -485,6 +485,7 @@ def main():
     ap.add_argument("--check", action="store_true", help="only whether every entry has its place")
     ap.add_argument("-n", type=int, default=0, help="a sample of so many (all)")
     ap.add_argument("--only", default="", help="only entries whose file or sentence contains this word")
+    ap.add_argument("--since", metavar="REVISION", help="only entries of files that have changed since")
     ap.add_argument("--seed", type=int, default=1, help="of the sample (1)")
     ap.add_argument("--limit", type=float, default=60, help="seconds for the tests of other folders, of each change (60)")
     ap.add_argument("--quick", type=float, default=0, help="only the folder's unit and MPI tests of at most so many seconds: "
@@ -502,6 +503,10 @@ def main():
         print("\n".join(wrong) if wrong else "mutants: %d entries have their place" % len(read_lists()))
         return 1 if wrong else 0
     entries = [e for e in read_lists() if not e.equivalent and (a.only in e.file or a.only in e.what)]
+    if a.since:
+        p = subprocess.run(["git", "-C", ROOT, "diff", "--name-only", a.since], stdout=subprocess.PIPE, text=True, check=True)
+        changed = set(p.stdout.split())
+        entries = [e for e in entries if e.file in changed]
     known, state = {}, os.path.join(a.work, "state.json")
     if os.path.exists(state):
         with open(state, encoding="utf-8") as f:
