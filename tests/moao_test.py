@@ -53,6 +53,11 @@ def as_built(build=os.path.dirname(MOAO)):
         return ["B=" + folder, "CC=" + f.read().split(" -std=")[0]]
 
 
+def patience(seconds):
+    """A limit of time on this machine as it is: longer by the number of processes that want each core, up to 10."""
+    return seconds * min(10, max(1, os.getloadavg()[0] / (os.cpu_count() or 1)))
+
+
 def write_case(path, text=CASE):
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
@@ -90,9 +95,9 @@ class Run:
             return f.read()
 
     def wait(self, seconds):
-        """Exit code; after `seconds` everything is killed and AssertionError raised."""
+        """Exit code; after `seconds`, more on a busy machine, everything is killed and AssertionError raised."""
         try:
-            self.code = self.process.wait(seconds)
+            self.code = self.process.wait(patience(seconds))
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError("still running after %d s:\n%s" % (seconds, self.read())) from None
@@ -129,7 +134,7 @@ def parts(folder):
 
 def wait_for_parts(run, folder, n, seconds=120):
     """Wait until a run has kept n parts; it must still be at work then."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + patience(seconds)
     while len(parts(folder)) < n:
         if run.process.poll() is not None or time.monotonic() > end:
             raise AssertionError("no %d parts in %s:\n%s" % (n, folder, run.read()))

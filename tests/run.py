@@ -4,7 +4,7 @@
 Programs of tests/unit and tests/physics (cmocka) run alone, those of tests/mpi under mpirun on 1, 2 and 3 ranks
 (or those a comment `/* ranks: 1 2 4 */` names), scripts of tests/e2e and tests/fault (unittest) by themselves;
 then there are the checks of the sources: warnings, format, cppcheck, lint, sanitizers, valgrind.
-A comment `timeout: 120` (seconds) in a test's source gives it more or less time than the default; `cores: 2` says how
+A comment `timeout: 120` (seconds) in a test's source gives it more or less time than the default, all of them more on a busy machine; `cores: 2` says how
 many it keeps busy (0: it mostly waits), `seconds: 60` how long it takes, where that is long. What takes many cores or
 long begins first. Programs of tests/unit and tests/physics and the checks of the sources only compute: they run aside,
 with less priority, in the time that the others leave while they wait for files, signals and each other.
@@ -86,17 +86,22 @@ def put_aside(pid):
         pass  # it has ended already, or the kernel has no such file: all run alike
 
 
+def crowd():
+    """Processes that want each core, 1 to 10: others use the machine as well, and a test may take so much longer."""
+    return min(10, max(1, os.getloadavg()[0] / (os.cpu_count() or 1)))
+
+
 def wait(p, timeout):
     """Exit code of a process; subprocess.TimeoutExpired as p.wait. Its processor time, and that of all that it waited
     for, is added to JOB.seconds."""
-    end = time.monotonic() + timeout
+    begin = time.monotonic()
     while True:
         pid, how, used = os.wait4(p.pid, os.WNOHANG)
         if pid:
             p.returncode = -os.WTERMSIG(how) if os.WIFSIGNALED(how) else os.WEXITSTATUS(how)
             JOB.seconds = getattr(JOB, "seconds", 0) + used.ru_utime + used.ru_stime
             return p.returncode
-        if time.monotonic() > end:
+        if time.monotonic() > begin + timeout * crowd():
             raise subprocess.TimeoutExpired(p.args, timeout)
         time.sleep(0.02)
 

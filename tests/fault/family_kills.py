@@ -5,7 +5,7 @@ import subprocess
 import time
 
 from harness import (FORMS, LIMIT, RESIDENT, Fail, Result, check_ended, check_finished, check_message, check_no_process,
-                     check_no_temporary, children_of, kill_all, on_device, parts, resume, same, spec_of)
+                     check_no_temporary, children_of, kill_all, on_device, parts, patience, resume, same, spec_of)
 
 NAME = "kills"
 SIGNALS = ("KILL", "TERM", "INT", "HUP", "USR1", "PIPE", "STOP")  # CONT follows STOP
@@ -116,7 +116,7 @@ class Target:
 
     def end(self):
         try:
-            code = self.process.wait(LIMIT)
+            code = self.process.wait(patience(LIMIT))
         except subprocess.TimeoutExpired:
             code = None
             kill_all(self.out)

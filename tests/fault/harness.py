@@ -15,7 +15,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moao_test import CASE, MOAO, QUICK_CASE, ROOT, as_built, environment, maps, parts, write_case  # noqa: E402
+from moao_test import CASE, MOAO, QUICK_CASE, ROOT, as_built, environment, maps, parts, patience, write_case  # noqa: E402
 
 # hang: does not end in time; crash: ends by a signal that was not sent, or under a sanitizer's message; lost: work that
 # was finished is computed again, or the run cannot be ended; wrong: results or exit code are not those expected;
@@ -219,7 +219,7 @@ class Lab:
             p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT, env=env,
                                  cwd=cwd or self.dir, start_new_session=True, preexec_fn=before)
             try:
-                code = p.wait(limit)
+                code = p.wait(patience(limit))
             except subprocess.TimeoutExpired:
                 code, where = None, stacks(mark or command[-1])
                 kill_all(mark or command[-1])
