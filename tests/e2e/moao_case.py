@@ -10,7 +10,7 @@ import numpy as np
 from astropy.io import fits
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import MOAO, ROOT, environment  # noqa: E402
+from moao_test import MOAO, ROOT, environment, patience  # noqa: E402
 
 GOLDEN = os.path.join(ROOT, "tests", "golden")
 
@@ -19,7 +19,7 @@ def moao(*args, ranks=1, check=True, env=None, timeout=300):
     """Run `moao ARGS` on a number of ranks; the finished process, with text output. `moao check` on one is called as it is."""
     start = [] if args[0] == "check" and ranks == 1 else ["mpirun", "-n", str(ranks)]
     p = subprocess.run(start + [MOAO, *map(str, args)], env=environment(**(env or {})), capture_output=True, text=True,
-                       timeout=timeout)
+                       timeout=patience(timeout))
     if check and p.returncode != 0:
         raise AssertionError(f"moao {' '.join(map(str, args))}: exit code {p.returncode}\n{p.stdout}{p.stderr}")
     return p

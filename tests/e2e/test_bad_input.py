@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import CASE, MOAO, ROOT, environment, write_case  # noqa: E402
+from moao_test import CASE, MOAO, ROOT, environment, patience, write_case  # noqa: E402
 
 LINE = re.compile(r"^\S.*?:\d+:\d+: [^:]+: \S.*, (expected|did you mean) .*$")
 
@@ -64,7 +64,7 @@ class BadInput(unittest.TestCase):
     def check(self, arguments, place, phrase, ranks=0, command="check"):
         program = (["mpirun", "-n", str(ranks)] if ranks else []) + [MOAO, command] + arguments
         p = subprocess.run(program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                           cwd=self.folder.name, env=environment(), timeout=120, check=False)
+                           cwd=self.folder.name, env=environment(), timeout=patience(120), check=False)
         lines = p.stderr.decode().splitlines()
         if ranks:  # mpirun adds a notice of its own about the exit code
             lines = [x for x in lines if x.startswith((place[:8], "moao"))]
@@ -138,7 +138,7 @@ class BadInput(unittest.TestCase):
                 ([MOAO, "budget", "run"], "run/maps.fits"), ([MOAO, "asterism", "bad.yaml", "--stars", "pipe", "--choose", "1", "--want", "mean strehl", "-o", "x"], "pipe"),
                 (results + ["stars", "pipe", "-o", "x"], "pipe"), (results + ["plot", "run", "-o", "x"], "run/maps.fits")):
             p = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=self.folder.name,
-                               env=environment(), universal_newlines=True, timeout=60, check=False)
+                               env=environment(), universal_newlines=True, timeout=patience(60), check=False)
             self.assertEqual(p.returncode, 2, (command, p.stderr))
             lines = [x for x in p.stderr.splitlines() if name in x and ("pipe or device" in x or "irectory" in x or "no regular file" in x)]
             self.assertEqual(len(lines), 1, (command, p.stderr))

@@ -19,7 +19,7 @@ from astropy.table import Table
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import slurm_cluster  # noqa: E402
-from moao_test import MOAO, QUICK_CASE, ROOT, environment, write_case  # noqa: E402
+from moao_test import MOAO, QUICK_CASE, ROOT, environment, patience, write_case  # noqa: E402
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 os.environ.update(environment(), MOAO=MOAO)
@@ -312,7 +312,7 @@ class Case(unittest.TestCase):
         while time.monotonic() < end and not (os.path.isdir(parts) and any(n.startswith("part") for n in os.listdir(parts))):
             time.sleep(0.02)
         p.send_signal(signal.SIGINT)
-        text = p.communicate(timeout=60)[0]
+        text = p.communicate(timeout=patience(60))[0]
         self.assertEqual(p.returncode, 0, text)
         self.assertRegex(text, r"interrupted: .*stopped.*the same call goes on")
         self.assertNotIn("--resume", text)

@@ -14,7 +14,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import MOAO, ROOT, SHORT_CASE, maps, parts, write_case  # noqa: E402
+from moao_test import MOAO, ROOT, SHORT_CASE, maps, parts, patience, write_case  # noqa: E402
 
 COMMANDS = ("run", "check", "sweep", "asterism", "psf", "budget", "lab", "params", "import", "import-legacy")
 
@@ -29,7 +29,7 @@ def plain_environment(**more):
 def call(*args, timeout=120, **kw):
     kw.setdefault("env", plain_environment())
     return subprocess.run(list(args), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          universal_newlines=True, timeout=timeout, check=False, **kw)
+                          universal_newlines=True, timeout=patience(timeout), check=False, **kw)
 
 
 class Commands(unittest.TestCase):
@@ -117,11 +117,11 @@ class Commands(unittest.TestCase):
             out = "out%d" % sig
             run = subprocess.Popen([MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=2 min", "-o", out, "-q"],
                                    cwd=self.dir, env=plain_environment(), stderr=subprocess.PIPE, universal_newlines=True)
-            end = time.monotonic() + 90
+            end = time.monotonic() + patience(90)
             while len(parts(self.path(out))) < 2 and time.monotonic() < end and run.poll() is None:
                 time.sleep(0.01)
             run.send_signal(sig)
-            text = run.communicate(timeout=90)[1]
+            text = run.communicate(timeout=patience(90))[1]
             self.assertEqual(run.returncode, 3, text)
             self.assertIn("--resume", text)
             p = call(MOAO, "run", "-n", "2", self.case, "schedule.exposure_interval=2 min", "-o", out, "-q", "--resume",

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import MOAO, environment  # noqa: E402
+from moao_test import MOAO, environment, patience  # noqa: E402
 
 TERMS = ("TOTAL", "TOMO", "NOISE", "ALIAS", "FIT", "LAG", "JITTER", "STATIC")
 BYTES = {"A": 1, "D": 8, "E": 4, "I": 2, "J": 4, "K": 8, "L": 1, "B": 1, "C": 8, "M": 16, "P": 8, "Q": 16}
@@ -171,7 +171,7 @@ class Foreign(unittest.TestCase):
             f.write(data)
 
     def moao(self, *args):
-        return subprocess.run([MOAO, *args], cwd=self.dir, env=environment(), capture_output=True, text=True, timeout=60)
+        return subprocess.run([MOAO, *args], cwd=self.dir, env=environment(), capture_output=True, text=True, timeout=patience(60))
 
     def table(self):
         with open(self.path("sweep", "sweep.csv"), encoding="utf-8") as f:

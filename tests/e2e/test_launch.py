@@ -11,7 +11,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moao_test import MOAO, ROOT, environment, write_case  # noqa: E402
+from moao_test import MOAO, ROOT, environment, patience, write_case  # noqa: E402
 
 ELT = os.path.join(ROOT, "params", "elt-small.yaml")
 SMALL = """
@@ -38,7 +38,7 @@ class Launch(unittest.TestCase):
         words = words or ("run", "-n", "2", self.case, "-o", self.out, "--overwrite")
         begin = time.monotonic()
         clean = {k: v for k, v in environment(**(env or {})).items() if v is not None}
-        p = subprocess.run(list(before) + [MOAO, *words], env=clean, capture_output=True, text=True, timeout=seconds,
+        p = subprocess.run(list(before) + [MOAO, *words], env=clean, capture_output=True, text=True, timeout=patience(seconds),
                            check=False)
         return p.returncode, p.stdout + p.stderr, time.monotonic() - begin
 

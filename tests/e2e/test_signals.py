@@ -11,7 +11,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moao_test import MOAO, QUICK_CASE, Run, environment, maps, parts, write_case  # noqa: E402
+from moao_test import MOAO, QUICK_CASE, Run, environment, maps, parts, patience, write_case  # noqa: E402
 
 STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
@@ -37,7 +37,7 @@ class Signals(unittest.TestCase):
                                 stderr=subprocess.STDOUT, universal_newlines=True, start_new_session=True)
 
     def when_at_work(self, process):
-        end = time.monotonic() + 120
+        end = time.monotonic() + patience(120)
         while len(parts(self.out)) < 3 and time.monotonic() < end and process.poll() is None:
             time.sleep(0.005)
         self.assertIsNone(process.poll())
@@ -60,7 +60,7 @@ class Signals(unittest.TestCase):
                     p = self.alone()
                     self.when_at_work(p)
                     send(p.pid, sig)
-                    text = p.communicate(timeout=60)[0]
+                    text = p.communicate(timeout=patience(60))[0]
                     self.expect_stop(p, p.returncode, text)
 
     def test_a_rank(self):
@@ -85,7 +85,7 @@ class Signals(unittest.TestCase):
                 else:
                     self.when_at_work(p)
                 os.killpg(p.pid, signal.SIGINT)
-                text = p.communicate(timeout=60)[0]
+                text = p.communicate(timeout=patience(60))[0]
                 self.assertEqual(p.returncode, 3, text)
                 self.assertIn("--resume", text)
 
@@ -98,16 +98,16 @@ class Signals(unittest.TestCase):
                 self.at_main(p)
                 time.sleep(wait - 0.15)
                 os.kill(p.pid, signal.SIGTERM)
-                text = p.communicate(timeout=60)[0]
+                text = p.communicate(timeout=patience(60))[0]
                 self.expect_stop(p, p.returncode, text)
         p = self.alone(options=("--resume",))
-        text = p.communicate(timeout=120)[0]
+        text = p.communicate(timeout=patience(120))[0]
         self.assertEqual(p.returncode, 0, text)
         self.assertTrue(maps(self.out))
 
     def at_main(self, process):
         """Wait until the process catches SIGTERM."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + patience(60)
         while time.monotonic() < end:
             with open("/proc/%d/status" % process.pid, encoding="utf-8") as f:
                 caught = next(int(line.split()[1], 16) for line in f if line.startswith("SigCgt"))
@@ -148,7 +148,7 @@ class Signals(unittest.TestCase):
         self.assertRegex(run.text, r"(?m)^moao: stopped by a signal with \d+ of 80 PSFs finished; the step in progress"
                          r".* is dropped; go on with --resume$")
         p = self.alone(options=("--resume",))
-        text = p.communicate(timeout=120)[0]
+        text = p.communicate(timeout=patience(120))[0]
         self.assertEqual(p.returncode, 0, text)
         self.assertTrue(maps(self.out))
 
@@ -156,7 +156,7 @@ class Signals(unittest.TestCase):
         """A second signal does not wait for a checkpoint: to a rank, and to the program that started the ranks."""
         run, ranks = self.held()
         os.kill(ranks[0], signal.SIGTERM)
-        end = time.monotonic() + 60
+        end = time.monotonic() + patience(60)
         while "asked to stop" not in run.read() and time.monotonic() < end:
             time.sleep(0.02)
         time.sleep(1.2)  # what comes within a second of the first is the first, repeated
@@ -172,7 +172,7 @@ class Signals(unittest.TestCase):
             text += line
         time.sleep(1.2)
         os.kill(p.pid, signal.SIGINT)
-        text += p.communicate(timeout=60)[0]
+        text += p.communicate(timeout=patience(60))[0]
         self.assertEqual(p.returncode, 3, text)
         self.assertIn("--resume", text)
 
@@ -182,7 +182,7 @@ class Signals(unittest.TestCase):
         self.when_at_work(p)
         os.kill(p.pid, signal.SIGHUP)
         os.kill(p.pid, signal.SIGPIPE)
-        text = p.communicate(timeout=120)[0]
+        text = p.communicate(timeout=patience(120))[0]
         self.assertEqual(p.returncode, 0, text)
 
 

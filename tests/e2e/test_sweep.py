@@ -14,7 +14,7 @@ import numpy as np
 from astropy.io import fits
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import MOAO, SHORT_CASE, ROOT, maps, parts, write_case  # noqa: E402
+from moao_test import MOAO, SHORT_CASE, ROOT, maps, parts, patience, write_case  # noqa: E402
 from test_commands import call, plain_environment  # noqa: E402
 
 # two targets, one or two exposures: a second each
@@ -96,11 +96,11 @@ class Sweep(unittest.TestCase):
         line = ["case.yaml", "telescope.zenith=[0, 30]", "schedule.exposure_interval=20 s", "-o", "out", "-q"]
         run = subprocess.Popen([MOAO, "sweep"] + line, cwd=self.dir, env=plain_environment(), stderr=subprocess.PIPE,
                                universal_newlines=True)
-        end = time.monotonic() + 90
+        end = time.monotonic() + patience(90)
         while len(parts(self.path("out", "telescope.zenith=0"))) < 2 and time.monotonic() < end and run.poll() is None:
             time.sleep(0.01)
         run.send_signal(signal.SIGINT)
-        text = run.communicate(timeout=90)[1]
+        text = run.communicate(timeout=patience(90))[1]
         self.assertEqual(run.returncode, 3, text)
         self.assertIn("stopped with 0 of 2 runs finished; the same line again goes on", text)
         self.assertEqual([r["status"] for r in self.rows("out")], ["stopped", "missing"])

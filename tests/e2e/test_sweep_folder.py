@@ -9,7 +9,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from moao_test import MOAO, environment, write_case  # noqa: E402
+from moao_test import MOAO, environment, patience, write_case  # noqa: E402
 
 CASE = """
 telescope: {diameter: 4, obscuration: 0.2}
@@ -38,7 +38,7 @@ class Folder(unittest.TestCase):
 
     def sweep(self, *args, code=0):
         p = self.start(*args)
-        out, err = p.communicate(timeout=120)
+        out, err = p.communicate(timeout=patience(120))
         self.assertEqual(p.returncode, code, out + err)
         return out, err
 
@@ -96,7 +96,7 @@ class Folder(unittest.TestCase):
         with open(self.path("out", ".moao.lock"), "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             p = subprocess.run([MOAO, "asterism", "case.yaml", "--stars", "stars.csv", "--choose", "1", "-o", "out"], cwd=self.dir,
-                               env=environment(), text=True, capture_output=True, timeout=60)
+                               env=environment(), text=True, capture_output=True, timeout=patience(60))
         self.assertEqual((p.returncode, p.stderr.count("\n")), (2, 1), p.stderr)
         self.assertIn("out: another search is writing there", p.stderr)
         self.assertEqual(os.listdir(self.path("out")), [".moao.lock"])

@@ -14,7 +14,7 @@ from astropy.io import fits
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "python"))
-from moao_test import MOAO, environment  # noqa: E402
+from moao_test import MOAO, environment, patience  # noqa: E402
 import moao  # noqa: E402
 from moao.reading import text_of  # noqa: E402
 
@@ -45,7 +45,7 @@ class Texts(unittest.TestCase):
         return os.path.join(self.dir, *names)
 
     def moao(self, *args, code=0):
-        p = subprocess.run([MOAO, *args], cwd=self.dir, env=environment(), capture_output=True, timeout=120)
+        p = subprocess.run([MOAO, *args], cwd=self.dir, env=environment(), capture_output=True, timeout=patience(120))
         self.assertEqual(p.returncode, code, p.stdout + p.stderr)
         return p
 
