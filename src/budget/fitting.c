@@ -23,34 +23,65 @@ typedef struct {
     double coupling, ridge;
     int v, np, rows;
     size_t most;       /* numbers of the largest row's influence functions */
-    double *influence; /* [most] */
+    double *influence; /* [2 most] */
     double *mean;      /* [v] of each influence function over the points */
     double *fit;       /* v x v: G, then (points times) its inverse among commands without piston */
 } work;
 
 /* --- the mirror's shapes */
 
-status mirror_shapes(const psf *p, int v, double *mean, double *g) {
+/* Of a row of points and mirror m: means, and products with mirrors m0 .. m of the same row. */
+static void add_row(const psf_strip *z, double *const *influence, int m0, int m, double np,
+                    double weight, int v, double *mean, double *g) {
+    const psf_strip *a = &z[m];
+    if (a->n == 0 || a->nact == 0)
+        return;
+    for (int i = 0; i < a->n; i++)
+        for (int b = 0; b < a->nact; b++)
+            mean[a->act + b] += influence[m][(size_t)i * (size_t)a->nact + (size_t)b] / np;
+    cblas_dsyrk(CblasColMajor, CblasLower, CblasNoTrans, a->nact, a->n, weight / np, influence[m],
+                a->nact, 1.0, g + (size_t)a->act * (size_t)(v + 1), v);
+    for (int k = m0; k < m; k++)
+        if (z[k].nact > 0)
+            cblas_dgemm(CblasColMajor, CblasNoTrans, CblasTrans, a->nact, z[k].nact, a->n,
+                        weight / np, influence[m], a->nact, influence[k], z[k].nact, 1.0,
+                        g + (size_t)a->act + (size_t)z[k].act * (size_t)v, v);
+}
+
+status mirror_shapes_add(const psf *p, int v, int m0, int m1, double weight, double *mean,
+                         double *g) {
     const double *x, *y, np = (double)psf_points(p, &x, &y);
-    double *influence = NULL;
+    const size_t most = psf_influence_most(p);
+    double *room = NULL, **influence = NULL;
+    psf_strip *z = NULL;
     status st;
-    TRY(ALLOC(influence, psf_influence_most(p), "influence functions"));
-    for (int j = 0; j < psf_lattice_rows(p); j++) {
-        const psf_strip z = psf_influence(p, j, influence);
-        if (z.n == 0 || z.nact == 0)
-            continue;
-        for (int i = 0; i < z.n; i++)
-            for (int b = 0; b < z.nact; b++)
-                mean[z.act + b] += influence[(size_t)i * (size_t)z.nact + (size_t)b] / np;
-        cblas_dsyrk(CblasColMajor, CblasLower, CblasNoTrans, z.nact, z.n, 1.0 / np, influence,
-                    z.nact, 1.0, g + (size_t)z.act * (size_t)(v + 1), v);
-    }
-    cblas_dsyr(CblasColMajor, CblasLower, v, -1.0, mean, 1, g, v);
+    TRY(ALLOC(room, most * (size_t)m1, "influence functions"));
+    TRY(ALLOC(influence, (size_t)m1, "influence functions"));
+    TRY(ALLOC(z, (size_t)m1, "influence functions"));
+    for (int j = 0; j < psf_lattice_rows(p); j++)
+        for (int m = m0; m < m1; m++) {
+            influence[m] = room + (size_t)m * most;
+            z[m] = psf_influence(p, j, m, influence[m]);
+            add_row(z, influence, m0, m, np, weight, v, mean, g);
+        }
+    cblas_dsyr(CblasColMajor, CblasLower, v, -weight, mean, 1, g, v);
+done:
+    free(room);
+    free(influence);
+    free(z);
+    return st;
+}
+
+void mirror_shapes_whole(int v, double *g) {
+#pragma omp parallel for schedule(dynamic, 64)
     for (int j = 0; j < v; j++)
         for (int i = 0; i < j; i++)
             g[(size_t)i + (size_t)j * (size_t)v] = g[(size_t)j + (size_t)i * (size_t)v];
-done:
-    free(influence);
+}
+
+status mirror_shapes(const psf *p, int v, double *mean, double *g) {
+    const status st = mirror_shapes_add(p, v, 0, psf_mirrors(p), 1, mean, g);
+    mirror_shapes_whole(v, g);
     return st;
 }
 
@@ -107,16 +138,24 @@ status fitting_invert(const sys *s, int v, double *g) {
 /* Of Z = IF fit IF'/points at the points of a row: its diagonal, and Z 1 = IF fit mean. */
 static void row_of_projector(const work *k, const double *command, int j, double *diagonal,
                              double *sum, double *room) {
-    const psf_strip z = psf_influence(k->p, j, k->influence);
-    if (z.n == 0 || z.nact == 0)
-        return;
-    cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, z.nact, z.n, z.nact, 1.0 / k->np,
-                k->fit + (size_t)z.act * (size_t)(k->v + 1), k->v, k->influence, z.nact, 0.0, room,
-                z.nact);
-    for (int i = 0; i < z.n; i++) {
-        const double *f = k->influence + (size_t)i * (size_t)z.nact;
-        diagonal[z.first + i] = cblas_ddot(z.nact, room + (size_t)i * (size_t)z.nact, 1, f, 1);
-        sum[z.first + i] = cblas_ddot(z.nact, command + z.act, 1, f, 1);
+    double *other = k->influence + k->most;
+    for (int m = 0; m < psf_mirrors(k->p); m++) {
+        const psf_strip z = psf_influence(k->p, j, m, k->influence);
+        for (int l = 0; l <= m && z.n > 0 && z.nact > 0; l++) { /* pairs of mirrors count twice */
+            const psf_strip y = psf_influence(k->p, j, l, other);
+            if (y.nact == 0)
+                continue;
+            cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, z.nact, z.n, y.nact,
+                        (l < m ? 2.0 : 1.0) / k->np,
+                        k->fit + (size_t)z.act + (size_t)y.act * (size_t)k->v, k->v, other, y.nact,
+                        0.0, room, z.nact);
+            for (int i = 0; i < z.n; i++)
+                diagonal[z.first + i] += cblas_ddot(z.nact, room + (size_t)i * (size_t)z.nact, 1,
+                                                    k->influence + (size_t)i * (size_t)z.nact, 1);
+        }
+        for (int i = 0; i < z.n; i++)
+            sum[z.first + i] += cblas_ddot(z.nact, command + z.act, 1,
+                                           k->influence + (size_t)i * (size_t)z.nact, 1);
     }
 }
 
@@ -177,7 +216,7 @@ static status fitting_on(const comm *c, const sys *s, const psf *p, int n, const
               .rows = psf_lattice_rows(p),
               .most = psf_influence_most(p)};
     status st;
-    TRY(ALLOC(k.influence, k.most, "influence functions"));
+    TRY(ALLOC(k.influence, 2 * k.most, "influence functions"));
     TRY(ALLOC(k.mean, v, "influence functions"));
     TRY(ALLOC(k.fit, v * v, "shapes of the mirror"));
     TRY(ALLOC(d, (size_t)n, "structure functions"));
@@ -238,9 +277,15 @@ done:
 
 /* --- what it takes */
 
-static double actuators_of_row(const sys *s) {
+double mirror_row_actuators(const sys *s) {
     const double v = sys_commands(s);
-    return s->fit.nmirror > 0 ? v : fmin(v, 14 * sqrt(v));
+    double sum = 0;
+    for (int i = 0; i < s->fit.nmirror; i++) {
+        const dmirror *m = &s->fit.mirrors[i];
+        const double rows = 1 + 2 * PSF_CUT / sqrt(-2 * log(m->coupling));
+        sum += fmin(m->nact, rows * (m->nssp + 1));
+    }
+    return s->fit.nmirror > 0 ? sum : fmin(v, 14 * sqrt(v));
 }
 
 /* The options by which the points are chosen. */
@@ -252,8 +297,8 @@ static psf_opts points_of(const sys *s, const psf_opts *o) {
 size_t fitting_bytes(const sys *s, const psf_opts *o) {
     const psf_opts used = points_of(s, o);
     const size_t v = (size_t)sys_commands(s), np = psf_points_of(s, &used);
-    const size_t row = (size_t)(1.5 * sqrt((double)np) * actuators_of_row(s));
-    return (2 * v * v + 2 * row + 23 * psf_sep_count_of(s, &used)) * sizeof(double) +
+    const size_t row = (size_t)(1.5 * sqrt((double)np) * mirror_row_actuators(s));
+    return (2 * v * v + 3 * row + 23 * psf_sep_count_of(s, &used)) * sizeof(double) +
            psf_phase_work(s, &used, v, 1) + (used.across > 0 ? psf_bytes(s, &used) : 0);
 }
 
@@ -262,5 +307,5 @@ double fitting_flops(const sys *s, const psf_opts *o) {
     const double v = sys_commands(s), np = (double)psf_points_of(s, &used);
     /* inverse, shapes of the points */
     return fitting_directions(s) *
-           (v * v * v + 2 * np * v * actuators_of_row(s) + 4 * np * sqrt(np) * v);
+           (v * v * v + 2 * np * v * mirror_row_actuators(s) + 4 * np * sqrt(np) * v);
 }

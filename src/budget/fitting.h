@@ -10,6 +10,15 @@
  * A'A/points, A = influence functions less their means. mean and g come zeroed. Local. MOAO_MEMORY.
  */
 status mirror_shapes(const psf *p, int v, double *mean, double *g);
+/* The lower triangle of g += weight times that of mirrors m0 .. m1 (psf_mirrors) alone, mean +=
+ * theirs; mean comes zeroed. Local. MOAO_MEMORY. Then the other triangle := the transpose of the
+ * lower one.
+ */
+status mirror_shapes_add(const psf *p, int v, int m0, int m1, double weight, double *mean,
+                         double *g);
+void mirror_shapes_whole(int v, double *g);
+/* Actuators that reach a row of points, of all mirrors, at most; for the plan. Local. */
+double mirror_row_actuators(const sys *s);
 
 /* g of mirror_shapes, of all commands of the system, becomes B for which A B A'/points is the
  * projector on the shapes of commands without piston. Local. MOAO_MEMORY, MOAO_NUMERIC. */

@@ -192,23 +192,22 @@ done:
  * some, or best += some'A_t/points. */
 static void use_shapes(const job *k, bool choose) {
     const int v = k->v;
-    int i = 0;
     if (!choose)
         memset(k->best, 0, (size_t)k->few * (size_t)k->np * sizeof *k->best);
-    for (int j = 0; j < psf_lattice_rows(k->p); j++) {
-        const psf_strip z = psf_influence(k->p, j, k->strip);
-        for (; choose && i < k->few && k->at[i] < z.first + z.n; i++) {
-            const double *from = k->strip + (size_t)(k->at[i] - z.first) * (size_t)z.nact;
-            double *to = k->some + (size_t)i * (size_t)v;
-            for (int a = 0; a < v; a++)
-                to[a] = 0;
-            memcpy(to + z.act, from, (size_t)z.nact * sizeof *to);
+    else
+        memset(k->some, 0, (size_t)k->few * (size_t)v * sizeof *k->some);
+    for (int m = 0; m < psf_mirrors(k->p); m++)
+        for (int j = 0, i = 0; j < psf_lattice_rows(k->p); j++) {
+            const psf_strip z = psf_influence(k->p, j, m, k->strip);
+            for (; choose && i < k->few && k->at[i] < z.first + z.n; i++)
+                memcpy(k->some + (size_t)i * (size_t)v + z.act,
+                       k->strip + (size_t)(k->at[i] - z.first) * (size_t)z.nact,
+                       (size_t)z.nact * sizeof *k->some);
+            if (!choose && z.n > 0 && z.nact > 0)
+                cblas_dgemm(CblasColMajor, CblasTrans, CblasNoTrans, k->few, z.n, z.nact,
+                            1.0 / k->np, k->z + z.act, v, k->strip, z.nact, 1,
+                            k->best + (size_t)z.first * (size_t)k->few, k->few);
         }
-        if (!choose && z.n > 0 && z.nact > 0)
-            cblas_dgemm(CblasColMajor, CblasTrans, CblasNoTrans, k->few, z.n, z.nact, 1.0 / k->np,
-                        k->z + z.act, v, k->strip, z.nact, 0,
-                        k->best + (size_t)z.first * (size_t)k->few, k->few);
-    }
 }
 
 /* Rows of a (rows x n) less their means, or columns of its transpose. */

@@ -154,7 +154,7 @@ done:
 static status add_rows(const job *k, int first, int step, part *w) {
     status st = open_part(k, w);
     for (int j = first; j < psf_lattice_rows(k->p) && st == MOAO_OK; j += step) {
-        const psf_strip z = psf_influence(k->p, j, w->influence);
+        const psf_strip z = psf_influence(k->p, j, 0, w->influence);
         shapes_of(k, &z, w->influence, w->b);
         for (int i = 0; i < z.n; i++)
             add_spectra(k, w->b + (size_t)i * (size_t)k->t, w);
@@ -266,7 +266,7 @@ static status open_job(job *k, double *L0) {
     fftw_complex *wave = NULL;
     status st;
     for (int j = 0; j < psf_lattice_rows(k->p); j++) {
-        const psf_strip z = psf_influence(k->p, j, NULL);
+        const psf_strip z = psf_influence(k->p, j, 0, NULL);
         k->most = z.n > k->most ? z.n : k->most;
     }
     TRY(ALLOC(k->y, (size_t)k->n, "layers"));

@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "base/machine_constants.h"
+#include "budget/fitting.h"
 #include "factor/tlr_group.h"
 #include "obsseq/budget.h"
 #include "obsseq/fit.h"
@@ -438,7 +439,7 @@ static void count_work(const request *q, plan *p) {
 static double pair_flops(const sys *s, const psf_opts *o) {
     const double points = (double)psf_points_of(s, o),
                  rows = 0.5 * sqrt((double)psf_sep_count_of(s, o)), v = sys_commands(s);
-    double sum = 2 * points * v * (s->fit.nmirror > 0 ? v : fmin(v, 14 * sqrt(v)));
+    double sum = 2 * points * v * mirror_row_actuators(s);
     for (int i = 0; i < s->fit.nmirror || i == 0; i++) {
         const double side = (s->fit.nmirror > 0 ? s->fit.mirrors[i].nssp : s->dm.nssp) + 1;
         sum += 2 * points * side * rows * (side + rows);

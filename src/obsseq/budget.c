@@ -81,21 +81,23 @@ static status choose_points(const psf *ps, budget_term *b) {
 /* Influence functions of this rank's actuators at the chosen points, less their means there. */
 static void fill_weight(const team *t, const budget_term *b, double *strip, double *out) {
     const int64_t rows = t->nlrow;
-    int64_t i = 0;
-    for (int j = 0; j < psf_lattice_rows(b->ps) && i < b->few.n; j++) {
-        const psf_strip z = psf_influence(b->ps, j, strip);
-        for (; i < b->few.n && b->at[i] < z.first + z.n; i++)
-            for (int a = 0; a < z.nact; a++) {
-                const int row = z.act + a - t->row0;
-                if (row >= 0 && row < rows)
-                    out[row + i * rows] = strip[(b->at[i] - z.first) * z.nact + a];
-            }
+    for (int m = 0; m < psf_mirrors(b->ps); m++) {
+        int64_t i = 0;
+        for (int j = 0; j < psf_lattice_rows(b->ps) && i < b->few.n; j++) {
+            const psf_strip z = psf_influence(b->ps, j, m, strip);
+            for (; i < b->few.n && b->at[i] < z.first + z.n; i++)
+                for (int a = 0; a < z.nact; a++) {
+                    const int row = z.act + a - t->row0;
+                    if (row >= 0 && row < rows)
+                        out[row + i * rows] = strip[(b->at[i] - z.first) * z.nact + a];
+                }
+        }
     }
     for (int64_t row = 0; row < rows; row++) {
         double mean = 0;
-        for (i = 0; i < b->few.n; i++)
+        for (int64_t i = 0; i < b->few.n; i++)
             mean += out[row + i * rows] / (double)b->few.n;
-        for (i = 0; i < b->few.n; i++)
+        for (int64_t i = 0; i < b->few.n; i++)
             out[row + i * rows] -= mean;
     }
 }
@@ -122,11 +124,13 @@ static status find_means(const psf *ps, double *mean) {
     const double *x, *y, np = (double)psf_points(ps, &x, &y);
     double *strip = NULL;
     const status st = ALLOC(strip, psf_influence_most(ps), "influence functions");
-    for (int j = 0; st == MOAO_OK && j < psf_lattice_rows(ps); j++) {
-        const psf_strip z = psf_influence(ps, j, strip);
-        for (int i = 0; i < z.n * z.nact; i++)
-            mean[z.act + i % z.nact] += strip[i] / np;
-    }
+    for (int m = 0; m < psf_mirrors(ps); m++)
+        for (int j = 0; st == MOAO_OK && j < psf_lattice_rows(ps); j++) {
+            const psf_strip z = psf_influence(ps, j, m, strip);
+            for (int i = 0; i < z.n; i++)
+                for (int a = 0; a < z.nact; a++)
+                    mean[z.act + a] += strip[i * z.nact + a] / np;
+        }
     free(strip);
     return st;
 }
@@ -434,11 +438,9 @@ static status phase_at_points(tor *t, budget_term *b, linop *op, int k, bool shi
         st = send_weight(t, b);
         TRY(team_agree(&t->t, st));
     }
-    if (b->few.layers != NULL) {
-        layer_tables_look_up(b->few.layers, tor_direction(t, k), !shifted, b->few.n, b->at,
-                             b->few.room);
-        return MOAO_OK;
-    }
+    if (b->few.layers != NULL)
+        return layer_tables_look_up(b->few.layers, tor_direction(t, k), !shifted, b->few.n, b->at,
+                                    b->few.room);
     TRY(e->mat->aim(tor_target(t, k), tor_direction(t, k), shifted));
     for (int64_t j = 0, n; j < e->m; j += n) {
         n = engine_width(e, j, e->m);

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "budget/fitting.h"
 #include "factor/scalapack.h"
+#include "moao/cpu_threads.h"
 #include "tor/command.h"
 
 #include <cblas.h>
@@ -12,15 +13,15 @@
 
 #define MU 1e-3  /* of curvature: 1e-4 to 3e-3 change a wavefront error by less than 0.3 % */
 #define EPS 1e-5 /* of commands: 1e-9 to 1e-4, less than 0.1 % */
-/* Columns that are solved for at once, always the same ones (tor/command.c). */
+/* Columns of F that a rank has are whole blocks of these (tor/command.c), and no product crosses
+ * them: bits do not depend on the ranks. */
 #define COLUMNS 128
 
 typedef struct {
     const sys *s;
     psf *p;
     int v, np;
-    double *m;    /* v x v: M, then its factor, lower triangle */
-    double *g;    /* v x v: A_d'A_d/n */
+    double *m;    /* v x v: M, then its inverse */
     double *mean; /* [directions][v] of the influence functions */
 } job;
 
@@ -34,12 +35,12 @@ static const double *weight_of(const sys *s, int d) {
     return d < s->fit.ndir ? &s->fit.weight[d] : &all;
 }
 
-/* Commands that are fitted to direction d: of a split system those of the common mirror, and those
- * of the target's to the last one. */
-static void commands_of(const sys *s, int d, int *a0, int *a1) {
-    const int first = s->fit.split.on ? s->fit.mirrors[1].first : 0;
-    *a0 = s->fit.split.on && d == s->fit.ndir ? first : 0;
-    *a1 = s->fit.split.on && d < s->fit.ndir ? first : sys_commands(s);
+/* Mirrors that are fitted to direction d: of a split system the common one, and that of the target
+ * to the last direction. */
+static void mirrors_of(const job *k, int d, int *m0, int *m1) {
+    const bool on = k->s->fit.split.on, own = d == k->s->fit.ndir;
+    *m0 = on && own ? 1 : 0;
+    *m1 = on && !own ? 1 : psf_mirrors(k->p);
 }
 
 /* m += the terms that hold what the pupil does not see. */
@@ -56,83 +57,99 @@ done:
     return st;
 }
 
-static status factor_normal(const job *k) {
-    const size_t v = (size_t)k->v, size = v * v;
+/* m := M^-1, whole. */
+static status invert_normal(const job *k) {
+    const size_t v = (size_t)k->v;
     int info = 0;
     status st = MOAO_OK;
     for (int d = 0; d < sys_fit_directions(k->s); d++) {
+        int m0, m1;
+        mirrors_of(k, d, &m0, &m1);
         psf_aim(k->p, direction_of(k->s, d));
-        memset(k->g, 0, size * sizeof *k->g);
-        TRY(mirror_shapes(k->p, k->v, k->mean + (size_t)d * v, k->g));
-        int a0, a1;
-        commands_of(k->s, d, &a0, &a1);
-        for (int a = a0; a < a1; a++)
-            cblas_daxpy(a1 - a0, *weight_of(k->s, d), k->g + (size_t)a * v + a0, 1,
-                        k->m + (size_t)a * v + a0, 1);
+        TRY(mirror_shapes_add(k->p, k->v, m0, m1, *weight_of(k->s, d), k->mean + (size_t)d * v,
+                              k->m));
     }
     TRY(regularise(k));
     dpotrf_("L", &k->v, k->m, &k->v, &info);
     if (info != 0)
-        st = status_fail(MOAO_NUMERIC,
-                         "reconstructor.fit: the normal matrix of the mirrors' shapes is not "
-                         "positive definite (minor %d of %d); use a smaller dm.coupling",
-                         info, k->v);
+        TRY(status_fail(MOAO_NUMERIC,
+                        "reconstructor.fit: the normal matrix of the mirrors' shapes is not "
+                        "positive definite (minor %d of %d); use a smaller dm.coupling",
+                        info, k->v));
+    dpotri_("L", &k->v, k->m, &k->v, &info);
+    mirror_shapes_whole(k->v, k->m);
 done:
     return st;
 }
 
-/* w_d A_d'/n at points j0 .. j1 of direction d, into columns from f on. */
-static status fill_shapes(const job *k, int d, int j0, int j1, double *f) {
+/* Points i0 .. i1 of a row in direction d, into f: w_d M^-1 (N_d - mean)'/n; level: w_d M^-1
+ * mean/n; strip: room for influence functions. */
+static void fit_points(const job *k, int d, int j, int i0, int i1, const double *level,
+                       double *strip, double *f) {
     const size_t v = (size_t)k->v;
-    const double n = k->np, w = *weight_of(k->s, d), *mean = k->mean + (size_t)d * v;
-    double *strip = NULL;
-    int a0, a1;
-    status st = MOAO_OK;
-    commands_of(k->s, d, &a0, &a1);
-    psf_aim(k->p, direction_of(k->s, d));
-    for (int j = 0; j < psf_lattice_rows(k->p); j++) {
-        const psf_strip size = psf_influence(k->p, j, NULL);
-        if (size.first + size.n <= j0 || size.first >= j1)
-            continue;
-        free(strip);
-        TRY(ALLOC(strip, (size_t)size.n * (size_t)size.nact + 1, "influence functions"));
-        const psf_strip z = psf_influence(k->p, j, strip);
-        for (int i = 0; i < z.n; i++) {
-            double *column = f + (size_t)(z.first + i - j0) * v;
-            if (z.first + i < j0 || z.first + i >= j1)
-                continue;
-            for (int a = a0; a < a1; a++)
-                column[a] = -w * mean[a] / n;
-            for (int a = z.act < a0 ? a0 - z.act : 0; a < z.nact && z.act + a < a1; a++)
-                column[z.act + a] += w * strip[(size_t)i * (size_t)z.nact + (size_t)a] / n;
-        }
+    int m0, m1;
+    mirrors_of(k, d, &m0, &m1);
+    for (int i = i0; i < i1; i++)
+        for (size_t a = 0; a < v; a++)
+            f[(size_t)(i - i0) * v + a] = -level[a];
+    for (int m = m0; m < m1; m++) {
+        const psf_strip z = psf_influence(k->p, j, m, strip);
+        if (z.nact > 0)
+            cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, k->v, i1 - i0, z.nact,
+                        *weight_of(k->s, d) / k->np, k->m + (size_t)z.act * v, k->v,
+                        strip + (size_t)(i0 - z.first) * (size_t)z.nact, z.nact, 1, f, k->v);
     }
+}
+
+/* Of direction d, columns j0 .. j1 of F, which has d np before it: by rows of points, and blocks of
+ * COLUMNS. */
+static status fit_direction(const job *k, int d, int j0, int j1, double *f) {
+    const size_t v = (size_t)k->v;
+    const int before = d * k->np;
+    double *level = NULL;
+    status st, worst = MOAO_OK;
+    TRY(ALLOC(level, v, "influence functions"));
+    psf_aim(k->p, direction_of(k->s, d));
+    cblas_dgemv(CblasColMajor, CblasNoTrans, k->v, k->v, *weight_of(k->s, d) / k->np, k->m, k->v,
+                k->mean + (size_t)d * v, 1, 0, level, 1);
+    const int blas = blas_alone();
+#pragma omp parallel
+    {
+        double *strip = NULL;
+        const status mine = ALLOC(strip, psf_influence_most(k->p), "influence functions");
+        if (mine != MOAO_OK)
+#pragma omp critical
+            worst = mine;
+#pragma omp for schedule(dynamic)
+        for (int j = 0; j < psf_lattice_rows(k->p); j++) {
+            const psf_strip z = psf_influence(k->p, j, 0, NULL);
+            const int end = before + z.first + z.n < j1 ? before + z.first + z.n : j1;
+            for (int i = before + z.first > j0 ? before + z.first : j0, to;
+                 strip != NULL && i < end; i = to) {
+                to = (i / COLUMNS + 1) * COLUMNS < end ? (i / COLUMNS + 1) * COLUMNS : end;
+                fit_points(k, d, j, i - before, to - before, level, strip, f + (size_t)i * v);
+            }
+        }
+        free(strip);
+    }
+    blas_together(blas);
+    st = worst;
 done:
-    free(strip);
+    free(level);
     return st;
 }
 
 /* Columns j0 .. j1 of F; j0 is a multiple of COLUMNS. */
 static status some_columns(job *k, int j0, int j1, double *f) {
     const size_t v = (size_t)k->v;
-    int info;
     status st;
     TRY(ALLOC(k->m, v * v, "normal matrix of the mirror"));
-    TRY(ALLOC(k->g, v * v, "normal matrix of the mirror"));
     TRY(ALLOC(k->mean, v * (size_t)sys_fit_directions(k->s), "influence functions"));
-    TRY(factor_normal(k));
-    for (int d = j0 / k->np; d * k->np < j1; d++) {
-        const int from = j0 > d * k->np ? j0 : d * k->np,
-                  end = j1 < (d + 1) * k->np ? j1 : (d + 1) * k->np;
-        TRY(fill_shapes(k, d, from - d * k->np, end - d * k->np, f + (size_t)from * v));
-    }
-    for (int j = j0; j < j1; j += COLUMNS) {
-        const int some = j1 - j < COLUMNS ? j1 - j : COLUMNS;
-        dpotrs_("L", &k->v, &some, k->m, &k->v, f + (size_t)j * v, &k->v, &info);
-    }
+    TRY(invert_normal(k));
+    for (int d = j0 / k->np; d * k->np < j1; d++)
+        TRY(fit_direction(k, d, j0, j1, f));
 done:
     free(k->m);
-    free(k->g);
     free(k->mean);
     return st;
 }
@@ -177,17 +194,16 @@ static status add_orders(const sys *s, psf *p, int d, const double *y, double *q
     const size_t n = sys_fit_rows(s);
     double *strip = NULL;
     status st = MOAO_OK;
+    TRY(ALLOC(strip, psf_influence_most(p), "influence functions"));
     psf_aim(p, direction_of(s, d));
-    for (int j = 0; j < psf_lattice_rows(p); j++) {
-        const psf_strip size = psf_influence(p, j, NULL);
-        free(strip);
-        TRY(ALLOC(strip, (size_t)size.n * (size_t)size.nact + 1, "influence functions"));
-        const psf_strip z = psf_influence(p, j, strip);
-        if (z.n > 0 && z.nact > 0)
-            cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, z.nact, modes, z.n,
-                        *weight_of(s, d) / (double)n, strip, z.nact, y + z.first, (int)n, 1,
-                        q + z.act, v);
-    }
+    for (int j = 0; j < psf_lattice_rows(p); j++)
+        for (int m = 0; m < psf_mirrors(p); m++) {
+            const psf_strip z = psf_influence(p, j, m, strip);
+            if (z.n > 0 && z.nact > 0)
+                cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, z.nact, modes, z.n,
+                            *weight_of(s, d) / (double)n, strip, z.nact, y + z.first, (int)n, 1,
+                            q + z.act, v);
+        }
 done:
     free(strip);
     return st;
@@ -219,6 +235,6 @@ size_t fit_work_bytes(const sys *s, const psf_opts *o) {
 
 double fit_flops(const sys *s, const psf_opts *o) {
     const double v = sys_commands(s), np = (double)psf_points_of(s, o), n = sys_fit_directions(s);
-    const double reach = s->fit.nmirror > 0 ? v : fmin(v, 14 * sqrt(v));
-    return v * v * v / 3 + n * np * v * (2 * v + reach);
+    const double reach = mirror_row_actuators(s);
+    return v * v * v + n * np * reach * (2 * v + reach);
 }

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TAPS 6    /* places along an axis that a value is interpolated from */
-#define BLOCK 256 /* rows that are summed together: their columns stay in a first-level cache */
+#define TAPS 6 /* places along an axis that a value is interpolated from */
+#define BLOCK                                                                                      \
+    128         /* rows that are interpolated together: those of a row of places stay in a cache */
+#define PARTS 4 /* of the points, for threads where commands are few */
 /* Steps in a subaperture on the layer: covariances of the phase with slopes have kinks at the edges
  * of subapertures, which decide. Of mean gradients 2 steps change Strehl ratios by 4e-4, 4 by 1e-5;
  * of differences between points, whose kinks are sharper, 4 by 5e-5. */
@@ -349,12 +351,6 @@ void layer_tables_free(tor *t, layer_tables *g) {
 
 /* --- a target */
 
-typedef struct { /* of a point on a layer */
-    const double *column[TAPS * TAPS];
-    double weight[TAPS * TAPS];
-    int n;
-} taps;
-
 /* Weights of n places 0 .. n-1 at t. */
 static void lagrange(double t, int n, double w[TAPS]) {
     for (int i = 0; i < n; i++) {
@@ -363,47 +359,6 @@ static void lagrange(double t, int n, double w[TAPS]) {
             if (j != i)
                 w[i] *= (t - j) / (i - j);
     }
-}
-
-/* Of a point, displaced. */
-static void find_shifts(const layer_tables *g, const layer_table *t, const double move[2],
-                        int64_t point, taps *out) {
-    double w[2][TAPS];
-    for (int i = 0; i < 2; i++)
-        lagrange((move[i] - t->from[i]) / t->step[i], t->n[i], w[i]);
-    for (int k = 0; k < t->n[0] * t->n[1]; k++) {
-        out->column[out->n] = t->value + (k * g->points + point) * g->rows;
-        out->weight[out->n++] = w[0][k % t->n[0]] * w[1][k / t->n[0]];
-    }
-}
-
-static void find_taps(const layer_tables *g, const layer_table *t, const double dir[2], bool still,
-                      int64_t point, taps *out) {
-    double rest[2], w[2][TAPS], move[2];
-    int at[2];
-    out->n = 0;
-    if (t->points) {
-        out->column[out->n] = t->value + point * g->rows;
-        out->weight[out->n++] = 1;
-        return;
-    }
-    for (int i = 0; i < 2; i++)
-        move[i] = dir[i] * t->h - (still ? t->drift[i] : 0);
-    if (t->shifts) {
-        find_shifts(g, t, move, point, out);
-        return;
-    }
-    for (int i = 0; i < 2; i++) {
-        const double place = (i == 0 ? g->x : g->y)[point] + move[i];
-        at[i] = first_tap((place - t->from[i]) / t->step[i], &rest[i]);
-        lagrange(rest[i] + TAPS / 2 - 1, TAPS, w[i]);
-    }
-    for (int j = 0; j < TAPS; j++)
-        for (int i = 0; i < TAPS; i++) {
-            const int column = t->column[(at[1] + j) * t->n[0] + at[0] + i];
-            out->column[out->n] = t->value + column * g->rows;
-            out->weight[out->n++] = w[0][i] * w[1][j];
-        }
 }
 
 /* out += sum_k w_k column_k of n rows, in the order of k. */
@@ -425,28 +380,142 @@ MOAO_CLONES static void add_columns(int64_t n, int count, const double *const *c
     }
 }
 
-/* All rows at one point. */
-static void look_up(const layer_tables *g, const double dir[2], bool still, int64_t point,
-                    double *out) {
-    memset(out, 0, (size_t)g->rows * sizeof *out);
-    for (int l = 0; l < g->n; l++) {
-        taps of;
-        if (still ? g->table[l].moved : g->table[l].still)
-            continue;
-        find_taps(g, &g->table[l], dir, still, point, &of);
-        for (int64_t from = 0, n; from < g->rows; from += n) {
-            const double *column[TAPS * TAPS];
-            n = g->rows - from < BLOCK ? g->rows - from : BLOCK;
-            for (int k = 0; k < of.n; k++)
-                column[k] = of.column[k] + from;
-            add_columns(n, of.n, column, of.weight, out + from);
-        }
+typedef struct { /* rows row0 .. row0 + rows of a target at some points */
+    const layer_tables *g;
+    const layer_table *t;
+    double move[2]; /* of the pupil on the layer [m] */
+    int64_t row0, rows;
+    int64_t from, n;    /* the points: from .. n of */
+    const int *at;      /* these, NULL: all */
+    double *along, *ct; /* a row of places, interpolated along y; columns of all points */
+} look;
+
+static int64_t point_of(const look *k, int64_t i) {
+    return k->at != NULL ? k->at[i] : i;
+}
+
+static double *result_of(const look *k, int64_t i) {
+    return k->ct + i * k->g->rows + k->row0;
+}
+
+static const double *values_of(const look *k, int64_t column) {
+    return k->t->value + column * k->g->rows + k->row0;
+}
+
+static void add_points(const look *k) {
+    const double one = 1;
+    for (int64_t i = k->from; i < k->n; i++) {
+        const double *column = values_of(k, point_of(k, i));
+        add_columns(k->rows, 1, &column, &one, result_of(k, i));
     }
 }
 
-void layer_tables_look_up(const layer_tables *g, const double dir[2], bool still, int64_t n,
-                          const int *at, double *ct) {
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i++)
-        look_up(g, dir, still, at != NULL ? at[i] : i, ct + i * g->rows);
+/* Of each point, displaced: all have the same weights. */
+static void add_shifts(const look *k) {
+    const layer_table *t = k->t;
+    const int count = t->n[0] * t->n[1];
+    const double *column[SHIFTS * SHIFTS];
+    double w[2][TAPS], weight[SHIFTS * SHIFTS];
+    for (int i = 0; i < 2; i++)
+        lagrange((k->move[i] - t->from[i]) / t->step[i], t->n[i], w[i]);
+    for (int s = 0; s < count; s++)
+        weight[s] = w[0][s % t->n[0]] * w[1][s / t->n[0]];
+    for (int64_t i = k->from; i < k->n; i++) {
+        for (int s = 0; s < count; s++)
+            column[s] = values_of(k, s * k->g->points + point_of(k, i));
+        add_columns(k->rows, count, column, weight, result_of(k, i));
+    }
+}
+
+/* First of the places along an axis that a point is interpolated from, and their weights. */
+static int taps_of(const look *k, int axis, int64_t i, double w[TAPS]) {
+    const double *from = axis == 0 ? k->g->x : k->g->y;
+    const double place = from[point_of(k, i)] + k->move[axis];
+    double rest;
+    const int first = first_tap((place - k->t->from[axis]) / k->t->step[axis], &rest);
+    lagrange(rest + TAPS / 2 - 1, TAPS, w);
+    return first;
+}
+
+/* Points i .. end, which stand in a row: all places that they need along y first, then each point
+ * along x. */
+static void add_row(const look *k, int64_t i, int64_t end) {
+    const layer_table *t = k->t;
+    const double *column[TAPS];
+    double w[TAPS];
+    const int x0 = taps_of(k, 0, i, w), x1 = taps_of(k, 0, end - 1, w) + TAPS;
+    const int y0 = taps_of(k, 1, i, w);
+    memset(k->along, 0, (size_t)((x1 - x0) * k->rows) * sizeof *k->along);
+    for (int x = x0; x < x1; x++) {
+        for (int j = 0; j < TAPS; j++)
+            column[j] = values_of(k, t->column[(y0 + j) * t->n[0] + x]);
+        add_columns(k->rows, TAPS, column, w, k->along + (x - x0) * k->rows);
+    }
+    for (; i < end; i++) {
+        const int first = taps_of(k, 0, i, w);
+        for (int j = 0; j < TAPS; j++)
+            column[j] = k->along + (first - x0 + j) * k->rows;
+        add_columns(k->rows, TAPS, column, w, result_of(k, i));
+    }
+}
+
+static void add_lattice(const look *k) {
+    for (int64_t i = k->from, end; i < k->n; i = end) {
+        const double y = k->g->y[point_of(k, i)];
+        for (end = i + 1; end < k->n && k->g->y[point_of(k, end)] == y;)
+            end++;
+        add_row(k, i, end);
+    }
+}
+
+/* Some rows of a target at some points, layer by layer. */
+static void look_up(const look *some, const double dir[2], bool still) {
+    look k = *some;
+    for (int64_t i = k.from; i < k.n; i++)
+        memset(result_of(&k, i), 0, (size_t)k.rows * sizeof *k.ct);
+    for (int l = 0; l < k.g->n; l++) {
+        const layer_table *t = k.t = &k.g->table[l];
+        if (still ? t->moved : t->still)
+            continue;
+        for (int i = 0; i < 2; i++)
+            k.move[i] = dir[i] * t->h - (still ? t->drift[i] : 0);
+        if (t->points)
+            add_points(&k);
+        else if (t->shifts)
+            add_shifts(&k);
+        else
+            add_lattice(&k);
+    }
+}
+
+status layer_tables_look_up(const layer_tables *g, const double dir[2], bool still, int64_t n,
+                            const int *at, double *ct) {
+    int most = 1;
+    status st = MOAO_OK;
+    for (int l = 0; l < g->n; l++)
+        most = g->table[l].n[0] > most ? g->table[l].n[0] : most;
+#pragma omp parallel
+    {
+        double *along = NULL;
+        const status mine = ALLOC(along, (size_t)most * BLOCK, "covariances of a row of places");
+        if (mine != MOAO_OK)
+#pragma omp critical
+            st = mine;
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < PARTS * ((g->rows + BLOCK - 1) / BLOCK); i++) {
+            const int64_t row0 = i / PARTS * BLOCK, part = i % PARTS;
+            const look k = {.g = g,
+                            .row0 = row0,
+                            .rows = g->rows - row0 < BLOCK ? g->rows - row0 : BLOCK,
+                            .from = n * part / PARTS,
+                            .n = n * (part + 1) / PARTS,
+                            .at = at,
+                            .along = along,
+                            .ct = ct};
+            if (along != NULL)
+                look_up(&k, dir, still);
+        }
+        free(along);
+    }
+    return st;
 }

@@ -56,8 +56,8 @@ status layer_tables_make(tor *t, const psf *ps, const phase_term *ph, linop *op,
 void layer_tables_free(tor *t, layer_tables *g);
 
 /* Local. W Cpm' of this rank's rows of a target in direction dir [rad], rows x n at ct: at all
- * points (at NULL, n of them), or those numbers; still: without wind. */
-void layer_tables_look_up(const layer_tables *g, const double dir[2], bool still, int64_t n,
-                          const int *at, double *ct);
+ * points (at NULL, n of them), or those numbers; still: without wind. MOAO_MEMORY. */
+status layer_tables_look_up(const layer_tables *g, const double dir[2], bool still, int64_t n,
+                            const int *at, double *ct);
 
 #endif

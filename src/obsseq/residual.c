@@ -53,7 +53,7 @@ static status end_phase(tor *t, const phase_term *ph, linop *op, int k) {
     status st = MOAO_OK;
     if (ph->layers != NULL) {
         report_phase("exposure: W Cpm'");
-        layer_tables_look_up(ph->layers, tor_direction(t, k), false, ph->n, NULL, c);
+        TRY(layer_tables_look_up(ph->layers, tor_direction(t, k), false, ph->n, NULL, c));
     } else {
         TRY(phase_end(t, ph, op, k));
     }

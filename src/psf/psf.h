@@ -159,17 +159,22 @@ void psf_round_pairwise(const psf *p, const double *sum, float *pairwise);
 /* Bytes that it takes on a rank with na rows and some threads, for the plan. */
 size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads);
 
+/* Widths x0 beyond which an influence function, less than 2e-14 there, is nil. */
+#define PSF_CUT 8.0
+
 /* What follows needs psf_opts.phase too. The points stand in rows (psf_lattice_rows); the influence
- * functions of the actuators that reach row j at its points, nact x n, column-major (NULL: sizes
- * only). Elsewhere they are nil. Local. */
+ * functions of a mirror's actuators that reach row j at its points, nact x n, column-major (NULL:
+ * sizes only). Elsewhere they are nil. Local. */
 typedef struct {
     int first, n;      /* points of the row */
-    int act, nact;     /* actuators that reach them */
+    int act, nact;     /* actuators that reach them, counted over all mirrors */
     const int *column; /* [n] places of the points in their row; borrowed */
 } psf_strip;
 int psf_lattice_rows(const psf *p);
-psf_strip psf_influence(const psf *p, int j, double *out);
-/* Numbers that psf_influence writes for a row, at most; 1 at least. Local. */
+psf_strip psf_influence(const psf *p, int j, int mirror, double *out);
+/* Mirrors whose influence functions psf_influence gives, one after the other. Local. */
+int psf_mirrors(const psf *p);
+/* Numbers that psf_influence writes for a row, at most, wherever p is aimed; 1 at least. Local. */
 size_t psf_influence_most(const psf *p);
 /* psf_thin: one point in psf_thin_step(most), in places of their cells that change from row to row:
  * their numbers into at, of psf_points of them at most; how many. psf_thin_step: the largest odd

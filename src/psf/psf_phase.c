@@ -20,7 +20,6 @@
 #define MANY 48         /* subapertures from which on two points for each are enough */
 #define PARTS 16        /* into which sums are divided, whatever the number of threads */
 #define AT_ONCE 16      /* points whose phases are made together */
-#define CUT 8.0         /* beyond CUT x0 an influence function is less than 2e-14 */
 
 int phase_lattice(const sys *s, const psf_opts *o) {
     const int nssp = s->dm.nssp;
@@ -108,7 +107,7 @@ static void fill_influence(psf *p) {
             p->if_x[0][j * side + a] = exp(-pow(t * (even[0] - step), 2));
             p->if_x[1][j * side + a] = exp(-pow(t * (odd[0] - step), 2));
         }
-    p->if_reach = (int)ceil(CUT * p->x0 / p->pitch);
+    p->if_reach = (int)ceil(PSF_CUT * p->x0 / p->pitch);
 }
 
 /* Bytes of the factors and places of several mirrors. */
@@ -117,7 +116,7 @@ static size_t mirror_sizes(const sys *s, int lattice, size_t *factors) {
     *factors = 0;
     for (int i = 0; i < s->fit.nmirror; i++) {
         *factors += 3 * (size_t)lattice * ((size_t)s->fit.mirrors[i].nssp + 1);
-        places += (size_t)s->fit.mirrors[i].nact;
+        places += (size_t)s->fit.mirrors[i].nact + (size_t)s->fit.mirrors[i].nssp + 2;
     }
     return (size_t)s->fit.nmirror * sizeof(psf_mirror) + *factors * sizeof(double) +
            places * sizeof(int);
@@ -146,7 +145,16 @@ psf_model_mirror phase_mirror_model(const dmirror *dm) {
                               .pitch = dm->pitch,
                               .x0 = x0,
                               .altitude = dm->altitude,
-                              .reach = (int)ceil(CUT * x0 / dm->pitch)};
+                              .reach = (int)ceil(PSF_CUT * x0 / dm->pitch)};
+}
+
+/* Of n + 1 rows of actuators, whose places increase: row[n + 2]. */
+static void find_rows(int n, int nact, const int *place, int *row) {
+    for (int y = 0, a = 0; y <= n + 1; y++) {
+        while (a < nact && place[a] < y * (n + 1))
+            a++;
+        row[y] = a;
+    }
 }
 
 static status open_mirrors(psf *p, const sys *s) {
@@ -165,12 +173,14 @@ static status open_mirrors(psf *p, const sys *s) {
         const dmirror *from = &s->fit.mirrors[i];
         const size_t size = (size_t)p->lattice * ((size_t)from->nssp + 1);
         int *place = NULL;
-        TRY(ALLOC(place, (size_t)from->nact, "actuators"));
+        TRY(ALLOC(place, (size_t)(from->nact + from->nssp + 2), "actuators"));
         memcpy(place, from->act, (size_t)from->nact * sizeof *place);
+        find_rows(from->nssp, from->nact, place, place + from->nact);
         p->mirror[i] = (psf_mirror){.n = from->nssp,
                                     .nact = from->nact,
                                     .first = from->first,
                                     .place = place,
+                                    .row_act = place + from->nact,
                                     .pitch = from->pitch,
                                     .x0 = phase_mirror_model(from).x0,
                                     .altitude = from->altitude,
@@ -217,14 +227,10 @@ static psf_mirror mirror_at(const psf *p, int i) {
                         .if_x = {p->if_x[0], p->if_x[1]}};
 }
 
-static int mirrors_of(const psf *p) {
-    return p->nmirror > 0 ? p->nmirror : 1;
-}
-
 /* Actuators along a side of the largest. */
 static size_t widest(const psf *p) {
     int most = 0;
-    for (int i = 0; i < mirrors_of(p); i++)
+    for (int i = 0; i < psf_mirrors(p); i++)
         most = mirror_at(p, i).n > most ? mirror_at(p, i).n : most;
     return (size_t)most + 1;
 }
@@ -286,26 +292,46 @@ static int end_row(const psf *p, int j) {
     return a > p->n + 1 ? p->n + 1 : a;
 }
 
-/* Of all actuators of several mirrors. */
-static psf_strip influence_of_all(const psf *p, int j, double *out) {
-    const psf_strip s = {p->point_row[j], p->point_row[j + 1] - p->point_row[j], 0, p->ncommand,
+/* Rows of actuators of a mirror within PSF_CUT x0 of lattice row j, from *first to before
+ * *end. */
+static void rows_within(const psf_mirror *m, int j, int *first, int *end) {
+    const double *y = m->if_y + (size_t)j * (size_t)(m->n + 1),
+                 least = exp(-0.5 * PSF_CUT * PSF_CUT);
+    *first = 0;
+    while (*first <= m->n && y[*first] < least)
+        ++*first;
+    *end = *first;
+    while (*end <= m->n && y[*end] >= least)
+        ++*end;
+}
+
+static psf_strip influence_aloft(const psf *p, int j, const psf_mirror *m, double *out) {
+    const int side = m->n + 1;
+    int y0, y1;
+    rows_within(m, j, &y0, &y1);
+    const psf_strip s = {p->point_row[j], p->point_row[j + 1] - p->point_row[j],
+                         m->first + m->row_act[y0], m->row_act[y1] - m->row_act[y0],
                          p->point_column + p->point_row[j]};
-    for (int k = 0; out != NULL && k < p->nmirror; k++) {
-        const psf_mirror *m = &p->mirror[k];
-        const int side = m->n + 1;
-        for (int i = 0; i < s.n; i++) {
-            const double *along = m->if_x[j & p->shift] + p->point_column[s.first + i] * side;
-            double *to = out + (size_t)i * (size_t)s.nact + (size_t)m->first;
-            for (int b = 0; b < m->nact; b++)
-                to[b] = along[m->place[b] % side] * m->if_y[j * side + m->place[b] / side];
+    for (int i = 0; out != NULL && i < s.n; i++) {
+        const double *along = m->if_x[j & p->shift] + s.column[i] * side;
+        double *to = out + (size_t)i * (size_t)s.nact;
+        for (int y = y0; y < y1; y++) {
+            const double factor = m->if_y[j * side + y];
+            const double *x = along - y * side; /* of the places of this row */
+            for (int a = m->row_act[y]; a < m->row_act[y + 1]; a++)
+                *to++ = x[m->place[a]] * factor;
         }
     }
     return s;
 }
 
-psf_strip psf_influence(const psf *p, int j, double *out) {
+int psf_mirrors(const psf *p) {
+    return p->nmirror > 0 ? p->nmirror : 1;
+}
+
+psf_strip psf_influence(const psf *p, int j, int mirror, double *out) {
     if (p->nmirror > 0)
-        return influence_of_all(p, j, out);
+        return influence_aloft(p, j, &p->mirror[mirror], out);
     const int side = p->n + 1, b0 = p->row_act[least_row(p, j)];
     const psf_strip s = {p->point_row[j], p->point_row[j + 1] - p->point_row[j], b0,
                          p->row_act[end_row(p, j)] - b0, p->point_column + p->point_row[j]};
@@ -322,11 +348,25 @@ int psf_lattice_rows(const psf *p) {
     return p->lattice;
 }
 
+/* Actuators of a mirror that reach a row of points, at most, wherever it is aimed. */
+static int most_within(const psf_mirror *m) {
+    const int reach = (int)(2 * PSF_CUT * m->x0 / m->pitch) + 2;
+    int most = 0;
+    for (int y = 0; y <= m->n; y++) {
+        const int end = y + reach < m->n + 1 ? y + reach : m->n + 1;
+        most = m->row_act[end] - m->row_act[y] > most ? m->row_act[end] - m->row_act[y] : most;
+    }
+    return most;
+}
+
 size_t psf_influence_most(const psf *p) {
     size_t most = 1;
+    int actuators = 0;
+    for (int i = 0; i < p->nmirror; i++)
+        actuators = most_within(&p->mirror[i]) > actuators ? most_within(&p->mirror[i]) : actuators;
     for (int j = 0; j < psf_lattice_rows(p); j++) {
-        const psf_strip z = psf_influence(p, j, NULL);
-        const size_t n = (size_t)z.n * (size_t)z.nact;
+        const psf_strip z = psf_influence(p, j, 0, NULL);
+        const size_t n = (size_t)z.n * (size_t)(p->nmirror > 0 ? actuators : z.nact);
         most = n > most ? n : most;
     }
     return most;
@@ -340,7 +380,7 @@ int psf_thin(const psf *p, size_t most, int *at) {
     const int step = psf_thin_step(most);
     int n = 0;
     for (int j = 0; j < psf_lattice_rows(p); j++) {
-        const psf_strip z = psf_influence(p, j, NULL);
+        const psf_strip z = psf_influence(p, j, 0, NULL);
         for (int i = 0; i < z.n; i++)
             if ((z.column[i] + step / 2 * j) % step == 0)
                 at[n++] = z.first + i;
@@ -350,14 +390,18 @@ int psf_thin(const psf *p, size_t most, int *at) {
 
 /* g = Y IF' - C for the points of lattice row j. */
 static void command_rows(const work *k, int j) {
-    const psf_strip s = psf_influence(k->p, j, k->influence);
-    for (int i = 0; i < s.n; i++)
-        memcpy(k->g + (size_t)i * (size_t)k->na, k->ct + (size_t)(s.first + i) * k->ldct,
-               (size_t)k->na * sizeof(double));
-    if (s.nact > 0)
-        cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, k->na, s.n, s.nact, 1.0,
-                    k->y + (size_t)s.act * k->ldy, (int)k->ldy, k->influence, s.nact, -1.0, k->g,
-                    k->na);
+    const int first = k->p->point_row[j], n = k->p->point_row[j + 1] - first;
+    for (int i = 0; i < n; i++)
+        for (int a = 0; a < k->na; a++)
+            k->g[(size_t)i * (size_t)k->na + (size_t)a] =
+                -k->ct[(size_t)(first + i) * k->ldct + (size_t)a];
+    for (int m = 0; m < psf_mirrors(k->p); m++) {
+        const psf_strip s = psf_influence(k->p, j, m, k->influence);
+        if (s.n > 0 && s.nact > 0)
+            cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, k->na, s.n, s.nact, 1.0,
+                        k->y + (size_t)s.act * k->ldy, (int)k->ldy, k->influence, s.nact, 1.0, k->g,
+                        k->na);
+    }
 }
 
 void psf_pair_sums(const psf *p, const double *d, double *all) {
@@ -412,7 +456,7 @@ static void spread_one(const work *k, const psf_mirror *m, const double *g, int 
 }
 
 static void spread(const work *k, const double *g, int n) {
-    for (int i = 0; i < mirrors_of(k->p); i++) {
+    for (int i = 0; i < psf_mirrors(k->p); i++) {
         const psf_mirror m = mirror_at(k->p, i);
         spread_one(k, &m, g, n, i > 0);
     }

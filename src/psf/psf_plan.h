@@ -31,6 +31,7 @@ typedef struct { /* actuators next to one another in a row */
 typedef struct {        /* one of several mirrors, as a target sees it */
     int n, nact, first; /* pitches across, actuators, the first one's command */
     int *place;         /* [nact] index on the square of n + 1 actuators a side */
+    const int *row_act; /* [n + 2] first actuator of each row, of this mirror; behind place */
     double pitch, x0, altitude;
     double *if_y, *if_x[2]; /* [lattice][n + 1], as those of a psf */
 } psf_mirror;

@@ -20,7 +20,7 @@ static double *shapes(const sys *s, const psf *p, size_t np, double *mean) {
     const size_t v = (size_t)s->dm.nact;
     double *a = case_doubles(v * np), *strip = case_doubles(v * np);
     for (int j = 0; j < psf_lattice_rows(p); j++) {
-        const psf_strip z = psf_influence(p, j, strip);
+        const psf_strip z = psf_influence(p, j, 0, strip);
         for (int i = 0; i < z.n; i++)
             for (int b = 0; b < z.nact; b++)
                 a[(size_t)(z.first + i) * v + (size_t)(z.act + b)] = strip[i * z.nact + b];

@@ -417,6 +417,37 @@ static void check_pairs(int nssp, double obs, double coupling, int k, psf_averag
     mirror_close(&f);
 }
 
+/* Influence functions of a row of points by their formula: what is left out is nil; a row fits into
+ * `room` numbers, which psf_influence_most gave for another direction. */
+static void check_influence(const mirror *f, const double dir[2], size_t room) {
+    const double *x, *y;
+    double *strip = malloc(room * sizeof *strip), worst = 0;
+    psf_points(f->p, &x, &y);
+    assert_int_equal(psf_mirrors(f->p), f->s.fit.nmirror);
+    for (int m = 0; m < f->s.fit.nmirror; m++)
+        for (int j = 0; j < psf_lattice_rows(f->p); j++) {
+            const dmirror *dm = &f->s.fit.mirrors[m];
+            assert_in_range(
+                psf_influence(f->p, j, m, NULL).n * psf_influence(f->p, j, m, NULL).nact, 0, room);
+            const psf_strip z = psf_influence(f->p, j, m, strip);
+            for (int i = z.first; i < z.first + z.n; i++)
+                for (int a = 0; a < dm->nact; a++) {
+                    const int side = dm->nssp + 1, at = dm->first + a - z.act;
+                    const double px = (dm->act[a] % side - 0.5 * dm->nssp) * dm->pitch,
+                                 py = (dm->act[a] / side - 0.5 * dm->nssp) * dm->pitch,
+                                 r = hypot(x[i] + dir[0] * dm->altitude - px,
+                                           y[i] + dir[1] * dm->altitude - py) /
+                                     dm->pitch;
+                    const double got =
+                        at >= 0 && at < z.nact ? strip[(i - z.first) * z.nact + at] : 0;
+                    worst = fmax(worst, fabs(got - pow(dm->coupling, r * r)));
+                }
+        }
+    print_message("influence functions: %.1e\n", worst);
+    assert_true(worst < 2e-14);
+    free(strip);
+}
+
 /* The same of mirrors at altitudes, as one target after the other sees them: near the axis, and so
  * far off that a part of the pupil has no actuators. */
 static void test_mirrors(void **state) {
@@ -430,9 +461,12 @@ static void test_mirrors(void **state) {
     aloft = false;
     double *got = malloc(f.nsep * sizeof *got);
     double *pairs = calloc(f.npair + 1, sizeof *pairs), before = 0;
+    psf_aim(f.p, dir[2]);
+    const size_t room = psf_influence_most(f.p);
     mirror_fill(&f);
     for (int i = 0; i < 3; i++) {
         psf_aim(f.p, dir[i]);
+        check_influence(&f, dir[i], room);
         memset(f.sum, 0, f.nsep * sizeof *f.sum);
         memset(pairs, 0, (f.npair + 1) * sizeof *pairs);
         case_ok(psf_accumulate_phase(f.p, 0, f.v, f.c, f.ld, f.ct, f.ld, f.sum, pairs));
