@@ -6,7 +6,9 @@
 
 #include <math.h>
 
-#define TAPS 36 /* columns that a point of a layer is interpolated from */
+/* Columns that a point of a layer is interpolated from: along y 6 for each of 1.5 places a point, 6
+ * along x. */
+#define TAPS 15
 
 /* Evaluations that a look-up of sums over ages takes as much time as. */
 #define AGED 2.0

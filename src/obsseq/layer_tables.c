@@ -6,10 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TAPS 6 /* places along an axis that a value is interpolated from */
-#define BLOCK                                                                                      \
-    128         /* rows that are interpolated together: those of a row of places stay in a cache */
-#define PARTS 4 /* of the points, for threads where commands are few */
+#define TAPS 6     /* places along an axis that a value is interpolated from */
+#define BLOCK 1024 /* rows that are interpolated together: whole pages of the tables */
+#define PARTS 16   /* of the points, for threads */
 /* Steps in a subaperture on the layer: covariances of the phase with slopes have kinks at the edges
  * of subapertures, which decide. Of mean gradients 2 steps change Strehl ratios by 4e-4, 4 by 1e-5;
  * of differences between points, whose kinks are sharper, 4 by 5e-5. */
