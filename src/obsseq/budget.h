@@ -12,7 +12,7 @@
 #ifndef MOAO_OBSSEQ_BUDGET_H
 #define MOAO_OBSSEQ_BUDGET_H
 
-#include "budget/mirror.h"
+#include "budget/aliasing.h"
 #include "budget/terms.h"
 #include "obsseq/phase.h"
 

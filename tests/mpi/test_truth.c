@@ -3,7 +3,7 @@
  * the sums over all pairs of slopes, and of slopes and points, one by one; fitting error and
  * aliasing against an orthonormal basis of the mirror's shapes; what stands between outer scales.
  */
-#include "budget/mirror.h"
+#include "budget/aliasing.h"
 #include "budget/truth.h"
 #include "matcov/formula.h"
 #include "matcov/matcov.h"

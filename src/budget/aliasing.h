@@ -2,8 +2,8 @@
  * Both follow from mirror, command matrix and outer scales, and are proportional to the layers'
  * strength: they are found once for a run, for all its profiles. Model section 7, "Error budget".
  */
-#ifndef MOAO_BUDGET_MIRROR_H
-#define MOAO_BUDGET_MIRROR_H
+#ifndef MOAO_ALIASING_H
+#define MOAO_ALIASING_H
 
 #include "base/comm.h"
 #include "budget/generalised.h"

@@ -7,7 +7,7 @@
  * What multiplies Ctt and Cpt depends on the mirror alone, and is used for every outer scale at
  * once. Direction and altitude do not matter, so a layer of strength 1 on the ground stands for all
  * of an outer scale. The truth sensor's part is computed in truth.c. */
-#include "budget/mirror.h"
+#include "budget/aliasing.h"
 
 #include "base/background.h"
 #include "budget/fitting.h"
