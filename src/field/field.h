@@ -4,8 +4,9 @@
  * What images of a target are made of is a smooth function of the direction, but for a cusp at each
  * guide star. It is computed at nodes: a square lattice, one row more on every side than targets
  * need, and more of them about natural stars. Targets drawn at random are computed too, and
- * compared; where an error is over the tolerance, cells are halved, until it holds. All of it
- * follows from the case and the results, so that a run that goes on has the same nodes.
+ * compared, then those of which the largest errors are expected; where an error is over the
+ * tolerance, cells are refined, until it holds. Where that saves nothing, all targets are computed.
+ * All of it follows from the case and the results, so that a run that goes on has the same nodes.
  *
  * Interpolation is local kriging with the generalised covariance r^5 and cubic polynomials
  * (polyharmonic splines; Wendland 2005, Scattered Data Approximation, section 8.3): exact at nodes,
@@ -33,14 +34,23 @@ typedef enum { STRATUM_CENTRE, STRATUM_EDGE, STRATUM_STAR, FIELD_STRATA } field_
 typedef struct {
     double at[2]; /* direction [rad] */
     field_kind kind;
-    int target; /* which target it is, -1: none */
-    int tor;    /* reconstructor from which on it is there */
-    double own; /* NODE_CHECK: half width of the cell that it speaks for, in steps */
+    int target;  /* which target it is, -1: none */
+    int tor;     /* reconstructor from which on it is there */
+    bool picked; /* NODE_CHECK, or was one: not drawn at random but for its expected error */
 } field_node;
 
-typedef struct { /* a cell that was halved: its lower corner and its side in steps */
+typedef struct { /* a cell that was refined: its lower corner and its side in steps */
     double u, v, side;
+    bool halved;  /* false: it has a node in its middle only */
+    double error; /* of the comparison that asked for it, 0: none */
 } field_cell;
+
+typedef struct {                 /* of the reconstructor that is compared, by stratum */
+    int tor;                     /* whose they are */
+    int drawn[FIELD_STRATA];     /* targets that failures have asked for, at random */
+    int picked[FIELD_STRATA];    /* targets that were compared for their expected errors */
+    bool doubtful[FIELD_STRATA]; /* one has failed since */
+} field_rounds;
 
 typedef struct {
     int nwant;
@@ -57,8 +67,12 @@ typedef struct {
     field_node *node;          /* [capacity] */
     int nstar;
     double (*star)[2]; /* natural stars [rad] */
-    int ncell, cells;  /* halved; room */
+    int ncell, cells;  /* refined; room */
     field_cell *cell;
+    field_rounds rounds;
+    bool whole;    /* more nodes save nothing: every target is one */
+    int left_from; /* reconstructor from which on only targets are computed, 0: none */
+    int stays;     /* but for this node */
 } field;
 
 /* Steps of the lattice [rad] at which the largest error of a Strehl ratio or ensquared energy is
@@ -87,6 +101,8 @@ status field_interpolate(const field *f, int tor, int n, const double (*at)[2], 
                          field_weights *w);
 void field_weights_free(field_weights *w);
 bool field_is_source(const field_node *n);
+/* Whether node i is computed under reconstructor `tor`. */
+bool field_computes(const field *f, int i, int tor);
 /* Whether a node is within the extent of the targets: it has others on all sides. */
 bool field_inside(const field *f, const field_node *n);
 
@@ -102,14 +118,19 @@ typedef struct {        /* of a run */
     int added;          /* nodes that were added */
 } field_report;
 
-/* Adds nodes where one of n checks is over the tolerance, with checks of their own; their number is
- * returned in *added, 0: the map holds. MOAO_MEMORY. */
+/* Expected errors of all targets from n checks and the powers of all targets. */
+void field_errors(field *f, const double *power, const field_check *check, int n);
+/* After field_errors. Refines the field where one of n checks is over the tolerance, and a stratum
+ * where that is expected of too many targets: a node in the middle of a cell, later in those of its
+ * sides. More targets are compared then, or those of the largest expected errors if these are over
+ * the tolerance. Targets are computed instead where nodes have not lowered an error, and all of
+ * them where more nodes would save nothing (f->whole). *added: changes, 0: the map holds.
+ * MOAO_MEMORY. */
 status field_refine(field *f, int tor, double tolerance, const field_check *check, int n,
                     int *added);
-/* Expected errors of all targets from n checks that hold, and powers of all targets; nodes where
- * such an error is over the tolerance. */
-status field_refine_expected(field *f, int tor, double tolerance, int *added);
-void field_errors(field *f, const double *power, const field_check *check, int n);
+/* Where all targets are computed: nodes that are none, but for one, leave after reconstructor
+ * `tor`. */
+void field_leave(field *f, int tor, int stays);
 /* Appends a node in the place of node i, to compare both. */
 status field_again(field *f, int i, int tor, int *again);
 

@@ -11,12 +11,18 @@
 #define SAME 0.02        /* of a step: a node is there already */
 #define REACH 2          /* rows of nodes on each side of a target */
 #define CHECK_FROM 0.3   /* of a step: as far from a star */
-#define EXPECTED 1.5     /* errors expected, in units of those of the worst target compared */
+#define EXPECTED 2.5     /* errors expected, in standard deviations: one in 80 is larger */
 #define CHECK_SHARE 0.02 /* targets that are compared, of the nodes */
 #define LEAST_CHECKS 8
 #define ROOM 8        /* nodes at most, of those of the lattice; besides some for each target */
 #define MOST_TIMES 3  /* where nodes are wanted that save nothing: as many as these at most */
-#define MORE_CHECKS 8 /* of a stratum in which an error was too large */
+#define MORE_CHECKS 8 /* of a stratum in which an error was too large or is expected, then twice   \
+                       */
+#define WORST 0.8     /* of the largest expected error: one of those that are compared first */
+#define RARE 0.02     /* of a stratum: more targets over the tolerance are not left as they are */
+#define ENOUGH 16     /* comparisons of a stratum that say how large its errors are */
+#define LOWERED 0.7   /* of the error in a cell before it was refined: the nodes have helped */
+#define MIDDLE 0.3    /* of a cell's side: a node there is in its middle */
 #define WORTH 0.75    /* of the targets' number: more nodes save too little */
 /* field_step: error 1e-3 at LENGTH (D / 8 m)^GROWTH over the layers' altitude, and as step^POWER */
 #define STEP_LENGTH 0.28
@@ -90,7 +96,7 @@ static bool add_node(field *f, const double at[2], field_kind kind, int tor, int
         return true;
     }
     const double *to = target >= 0 ? f->want[target] : at;
-    f->node[f->nnode] = (field_node){{to[0], to[1]}, kind, target, tor, 0.5};
+    f->node[f->nnode] = (field_node){{to[0], to[1]}, kind, target, tor, false};
     if (target >= 0)
         f->node_of[target] = f->nnode;
     f->nnode++;
@@ -350,22 +356,30 @@ static status remember(field *f, field_cell c) {
     return MOAO_OK;
 }
 
-/* The smallest cell about a place. */
-static field_cell cell_at(const field *f, double u, double v) {
+/* The smallest cell about a place; *parent: the entry that it is or is of, -1: none. */
+static field_cell cell_at(const field *f, double u, double v, int *parent) {
     double side = 1;
+    *parent = -1;
     for (int i = 0; i < f->ncell; i++) {
         const field_cell *c = &f->cell[i];
-        if (u >= c->u && u < c->u + c->side && (f->line || (v >= c->v && v < c->v + c->side)))
-            side = fmin(side, c->side / 2);
+        if (u < c->u || u >= c->u + c->side || (!f->line && (v < c->v || v >= c->v + c->side)))
+            continue;
+        const double mine = c->halved ? c->side / 2 : c->side;
+        if (mine <= side) {
+            side = mine;
+            *parent = i;
+        }
     }
-    return (field_cell){floor(u / side) * side, f->line ? 0 : floor(v / side) * side, side};
+    return (field_cell){floor(u / side) * side, f->line ? 0 : floor(v / side) * side, side,
+                        *parent >= 0 && !f->cell[*parent].halved, 0};
 }
 
-/* All targets of a cell (NULL: all) are nodes from now on. */
-static int take_targets(field *f, int tor, const field_cell *c) {
+/* All targets of a cell (NULL: all) of a stratum (-1: any) are nodes from now on. */
+static int take_targets(field *f, int tor, int stratum, const field_cell *c) {
     int added = 0;
     for (int t = 0; t < f->nwant; t++)
-        if (f->node_of[t] < 0 && (c == NULL || in_cell(f, t, c)))
+        if (f->node_of[t] < 0 && (stratum < 0 || (int)f->stratum[t] == stratum) &&
+            (c == NULL || in_cell(f, t, c)))
             added += add_node(f, f->want[t], NODE_REFINED, tor, t);
     return added;
 }
@@ -377,93 +391,206 @@ static int count_in(const field *f, const field_cell *c) {
     return n;
 }
 
-/* Halves a cell: nodes in its middle and in those of its sides, or its targets where they are
- * fewer; a target of it is compared then. */
-static status halve(field *f, int tor, field_cell c, int *added) {
-    static const double middle[5][2] = {{0.5, 0.5}, {0.5, 0}, {0.5, 1}, {0, 0.5}, {1, 0.5}};
-    const int n = f->line ? 1 : 5, left = count_in(f, &c);
-    double at[2];
-    status st = remember(f, c);
+/* A node in the middle of a cell, the target that is nearest where one is near; none where a source
+ * is there. */
+static int add_middle(field *f, int tor, const field_cell *c) {
+    double at[2], least = INFINITY;
+    int best = -1;
+    from_lattice(f, c->u + c->side / 2, f->line ? 0 : c->v + c->side / 2, at);
+    if (has_source(f, at, MIDDLE * c->side))
+        return 0;
+    for (int t = 0; t < f->nwant; t++) {
+        const double r = hypot(f->want[t][0] - at[0], f->want[t][1] - at[1]) / f->step;
+        if (r < MIDDLE * c->side && r < least) {
+            least = r;
+            best = t;
+        }
+    }
+    return add_node(f, best >= 0 ? f->want[best] : at, NODE_REFINED, tor, best);
+}
+
+/* Refines the smallest cell about a target: a node in its middle, then in those of its sides, which
+ * halves it; or its targets where they are no more, or where the error is as large as before.
+ * error: of a comparison there, after which another target of the cell is compared, 0: none. */
+static status refine(field *f, int tor, int t, double error, int *added) {
+    static const double middle[4][2] = {{0.5, 0}, {0.5, 1}, {0, 0.5}, {1, 0.5}};
+    double u, v, at[2];
+    int parent;
+    place_of(f, f->want[t], &u, &v);
+    field_cell c = cell_at(f, u, v, &parent);
+    const double was = parent >= 0 ? f->cell[parent].error : 0;
+    c.halved = c.halved || f->line; /* the middle of a row's cell is that of its side */
+    const int n = f->line || !c.halved ? 1 : 4, left = count_in(f, &c);
+    c.error = error;
+    const status st = remember(f, c);
     if (st != MOAO_OK)
         return st;
-    if (left <= n) {
-        *added += take_targets(f, tor, &c);
+    if (left <= n || (was > 0 && error > LOWERED * was)) {
+        *added += take_targets(f, tor, -1, &c);
         return MOAO_OK;
     }
-    for (int k = 0; k < n; k++) {
-        from_lattice(f, c.u + middle[k][0] * c.side, f->line ? 0 : c.v + middle[k][1] * c.side, at);
+    if (f->line || !c.halved)
+        *added += add_middle(f, tor, &c);
+    for (int k = 0; k < 4 && c.halved && !f->line; k++) {
+        from_lattice(f, c.u + middle[k][0] * c.side, c.v + middle[k][1] * c.side, at);
         *added += add_node(f, at, NODE_REFINED, tor, -1);
     }
-    const int t = draw(f, -1, &c);
-    if (t >= 0 && add_node(f, f->want[t], NODE_CHECK, tor, t))
+    const int check = error > 0 ? draw(f, -1, &c) : -1;
+    if (check >= 0 && add_node(f, f->want[check], NODE_CHECK, tor, check)) {
+        f->node[f->node_of[check]].picked = true;
         ++*added;
+    }
     return MOAO_OK;
 }
 
-/* Every cell with a target that is no node, of the stratum, or whose expected error is over `most`
- * where stratum is -1, unless it was halved since there were `before` of them. */
-static status halve_many(field *f, int tor, int stratum, double most, int before, int *added) {
+/* Every cell with a target of the stratum that is no node and whose expected error is over `most`,
+ * unless it was refined since there were `before` of them. */
+static status refine_many(field *f, int tor, int stratum, double most, int before, int *added) {
     status st = MOAO_OK;
     for (int t = 0; t < f->nwant && st == MOAO_OK; t++) {
-        double u, v;
         bool fresh = false;
-        if (f->node_of[t] >= 0 ||
-            (stratum >= 0 ? (int)f->stratum[t] != stratum : f->error[t] <= most))
+        if (f->node_of[t] >= 0 || (int)f->stratum[t] != stratum || f->error[t] < most)
             continue;
-        place_of(f, f->want[t], &u, &v);
         for (int i = before; i < f->ncell && !fresh; i++)
             fresh = in_cell(f, t, &f->cell[i]);
         if (!fresh)
-            st = halve(f, tor, cell_at(f, u, v), added);
+            st = refine(f, tor, t, 0, added);
     }
     return st;
 }
 
-/* Where so many nodes are wanted, all targets are. */
-static void give_up(field *f, int tor, int *added) {
-    if (*added > 0 && f->nnode > f->most)
-        *added += take_targets(f, tor, NULL);
+/* Where so many nodes are wanted, all targets are computed instead: nodes since `before`, which are
+ * not computed yet, leave unless they are targets. */
+static void give_up(field *f, int tor, int before, int *added) {
+    int n = before;
+    if (f->nnode <= f->most || f->nnode == before || f->whole)
+        return;
+    for (int i = before; i < f->nnode; i++)
+        if (f->node[i].target >= 0) {
+            f->node_of[f->node[i].target] = n;
+            f->node[n++] = f->node[i];
+        }
+    f->nnode = n;
+    f->whole = true;
+    take_targets(f, tor, -1, NULL);
+    *added = f->nnode - before + 1; /* checks that became sources count */
 }
 
-status field_refine_expected(field *f, int tor, double tolerance, int *added) {
-    *added = 0;
-    const status st = halve_many(f, tor, -1, tolerance, f->ncell, added);
-    give_up(f, tor, added);
-    return st;
+void field_leave(field *f, int tor, int stays) {
+    f->left_from = tor + 1;
+    f->stays = stays;
+}
+
+/* Compares up to `count` targets of a stratum, drawn at random from those whose expected errors are
+ * largest. */
+static int pick_worst(field *f, int tor, int stratum, int count) {
+    int added = 0;
+    for (; added < count; added++) {
+        double largest = 0;
+        int best = -1;
+        for (int t = 0; t < f->nwant; t++)
+            if (f->node_of[t] < 0 && (int)f->stratum[t] == stratum)
+                largest = fmax(largest, f->error[t]);
+        for (int t = 0; t < f->nwant; t++)
+            if (f->node_of[t] < 0 && (int)f->stratum[t] == stratum &&
+                f->error[t] >= WORST * largest &&
+                (best < 0 || mix_bits((uint64_t)t) < mix_bits((uint64_t)best)))
+                best = t;
+        if (best < 0 || !add_node(f, f->want[best], NODE_CHECK, tor, best))
+            return added;
+        f->node[f->node_of[best]].picked = true;
+    }
+    return added;
+}
+
+/* Targets of a stratum whose expected error is over the tolerance; *frequent: so many are over it
+ * themselves, if errors are normal, that it is to be refined. */
+static int count_over(const field *f, int stratum, double tolerance, bool *frequent) {
+    double sum = 0;
+    int over = 0, left = 0;
+    for (int t = 0; t < f->nwant; t++) {
+        if (f->node_of[t] >= 0 || (int)f->stratum[t] != stratum)
+            continue;
+        left++;
+        over += f->error[t] > tolerance;
+        sum += erfc(EXPECTED / sqrt(2) * tolerance / f->error[t]);
+    }
+    *frequent = sum > RARE * left;
+    return over;
+}
+
+/* More targets of a stratum to compare with: at random after failures, twice as many each time, or
+ * the worst where errors over the tolerance are expected and these were not compared. */
+static int compare_more(field *f, int tor, int stratum, bool failed, int over) {
+    field_rounds *r = &f->rounds;
+    const bool worst = !failed && over > 0 && (r->picked[stratum] == 0 || r->doubtful[stratum]);
+    int *had = worst ? &r->picked[stratum] : &r->drawn[stratum],
+        count = *had > MORE_CHECKS ? *had : MORE_CHECKS;
+    if (!failed && !worst)
+        return 0;
+    count = worst && over < count ? over : count;
+    r->doubtful[stratum] = failed;
+    count = worst ? pick_worst(f, tor, stratum, count) : draw_more(f, tor, stratum, count);
+    *had += count;
+    return count;
 }
 
 status field_refine(field *f, int tor, double tolerance, const field_check *check, int n,
                     int *added) {
-    const int before = f->ncell;
-    int failed[FIELD_STRATA] = {0}, of[FIELD_STRATA] = {0};
+    const int cells = f->ncell, before = f->nnode;
+    int failed[FIELD_STRATA] = {0}, missed[FIELD_STRATA] = {0}, of[FIELD_STRATA] = {0};
+    bool any = false;
     status st = MOAO_OK;
     *added = 0;
-    for (int i = 0; i < n; i++) {
-        const field_stratum s = f->stratum[f->node[check[i].node].target];
-        of[s]++;
-        failed[s] += !(check[i].error <= tolerance);
-    }
+    if (f->rounds.tor != tor)
+        f->rounds = (field_rounds){.tor = tor};
     for (int i = 0; i < n && st == MOAO_OK; i++) {
         field_node *p = &f->node[check[i].node];
-        double u, v;
-        if (check[i].error <= tolerance)
+        const field_stratum s = f->stratum[p->target];
+        const bool over = !(check[i].error <= tolerance);
+        of[s] += 1;
+        missed[s] += over;
+        failed[s] += over && !p->picked;
+        any = any || over;
+        if (!over)
             continue;
-        place_of(f, p->at, &u, &v);
         p->kind = NODE_REFINED;
-        st = halve(f, tor, cell_at(f, u, v), added);
+        ++*added;
+        st = refine(f, tor, p->target, check[i].error, added);
     }
     for (int s = 0; s < FIELD_STRATA && st == MOAO_OK; s++) {
-        if (failed[s] > 1 && 3 * failed[s] > of[s])
-            st = halve_many(f, tor, s, 0, before, added);
-        if (failed[s] > 0) /* one was found: are there others? */
-            *added += draw_more(f, tor, s, MORE_CHECKS);
+        bool frequent;
+        const int over = count_over(f, s, tolerance, &frequent);
+        const bool many = failed[s] > 1 && 3 * missed[s] > of[s],
+                   wide = many || (frequent && (of[s] >= ENOUGH || missed[s] > 0));
+        if (wide)
+            st = refine_many(f, tor, s, many ? 0 : tolerance, cells, added);
+        if (!any || missed[s] > 0 || wide)
+            *added += compare_more(f, tor, s, missed[s] > 0 || wide, over);
     }
-    give_up(f, tor, added);
+    give_up(f, tor, before, added);
     return st;
 }
 
+/* Standard deviation of errors in units of kriging's, or of the mean one of targets where that is
+ * larger, of a stratum (-1: all); the largest of n is left out, for whose sake its cell is refined:
+ * of normal errors its square is about 2 ln n variances. */
+static double deviation(const field *f, int stratum, double mean, const field_check *check, int n) {
+    double sum = 0, largest = 0;
+    int count = 0;
+    for (int i = 0; i < n; i++) {
+        if (stratum >= 0 && (int)f->stratum[f->node[check[i].node].target] != stratum)
+            continue;
+        const double r = check[i].error / fmax(check[i].power, mean);
+        largest = fmax(largest, r);
+        sum += r * r;
+        count++;
+    }
+    return count > 3 ? sqrt((sum - largest * largest) / (count - 2 * log(count))) : largest;
+}
+
 void field_errors(field *f, const double *power, const field_check *check, int n) {
-    double ratio[FIELD_STRATA] = {0}, all = 0, mean = 0; /* power of a target */
+    double of[FIELD_STRATA], all, mean = 0; /* power of a target */
     int left = 0;
     for (int t = 0; t < f->nwant; t++)
         if (f->node_of[t] < 0) {
@@ -471,14 +598,11 @@ void field_errors(field *f, const double *power, const field_check *check, int n
             left++;
         }
     mean /= left > 0 ? left : 1;
-    for (int i = 0; i < n; i++) {
-        const field_stratum s = f->stratum[f->node[check[i].node].target];
-        const double r = check[i].error / fmax(check[i].power, mean);
-        ratio[s] = fmax(ratio[s], r);
-        all = fmax(all, r);
-    }
+    all = deviation(f, -1, mean, check, n);
+    for (int s = 0; s < FIELD_STRATA; s++)
+        of[s] = deviation(f, s, mean, check, n);
     for (int t = 0; t < f->nwant; t++) {
-        const double r = ratio[f->stratum[t]] > 0 ? ratio[f->stratum[t]] : all;
+        const double r = of[f->stratum[t]] > 0 ? of[f->stratum[t]] : all;
         f->error[t] = f->node_of[t] < 0 ? EXPECTED * r * power[t] : 0;
     }
 }

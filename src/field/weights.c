@@ -18,6 +18,12 @@ bool field_is_source(const field_node *n) {
     return n->kind != NODE_CHECK && n->kind != NODE_AGAIN;
 }
 
+bool field_computes(const field *f, int i, int tor) {
+    const field_node *p = &f->node[i];
+    return p->tor <= tor && (p->target >= 0 || f->left_from == 0 || tor < f->left_from ||
+                             p->tor >= f->left_from || i == f->stays);
+}
+
 static double covariance(double r) {
     const double r2 = r * r;
     return r2 * r2 * r;
@@ -33,7 +39,7 @@ static int find_around(const field *f, int tor, const double at[2], int without,
     int n = 0;
     for (int i = 0; i < f->nnode; i++) {
         const field_node *p = &f->node[i];
-        if (!field_is_source(p) || p->tor > tor || i == without)
+        if (!field_is_source(p) || !field_computes(f, i, tor) || i == without)
             continue;
         const double r = hypot(p->at[0] - at[0], p->at[1] - at[1]) / f->step;
         if (n == AROUND && r >= list[n - 1].r * (1 - 1e-12))

@@ -73,7 +73,7 @@ static bool is_fresh(const run *r, int e) {
     atmos_exposures_of(&r->u.a, atmos_tor_of(&r->u.a, e), &first, &end);
     for (int i = first; i < end; i++)
         for (int t = 0; t < r->u.s.ntarget; t++)
-            if (r->done[cell(r, i, t)])
+            if (r->done[cell(r, i, t)] == 1)
                 return false;
     return true;
 }
@@ -126,7 +126,7 @@ static size_t count_done(const run *r) {
     size_t n = 0;
     for (int e = 0; e < r->u.a.nexposure; e++)
         for (int t = 0; t < r->u.s.ntarget; t++)
-            n += r->done[cell(r, e, t)];
+            n += r->done[cell(r, e, t)] != 0;
     return n;
 }
 

@@ -40,7 +40,7 @@ static status load_values(const run *r, int k, int e, bool kept, node_values *v)
     if (st == MOAO_OK)
         st = ALLOC(v->kept, n * v->nkept, "what is kept of nodes");
     for (int i = 0; is_root(r) && st == MOAO_OK && i < (int)n; i++)
-        if (r->u.f.node[i].tor <= k)
+        if (field_computes(&r->u.f, i, k))
             st = store_read_node(r->st, e, i, v->scalars + (size_t)i * v->ns,
                                  kept ? v->kept + (size_t)i * v->nkept : NULL);
     TRY(comm_agree(r->c, st));
@@ -189,7 +189,7 @@ static status find_suspect(run *r, int k, int *suspect) {
     }
     int most = -1;
     for (int i = 0; i < (int)n; i++) {
-        if (!field_is_source(&f->node[i]) || f->node[i].tor > k || r->nodes.again[i] != 0 ||
+        if (!field_is_source(&f->node[i]) || !field_computes(f, i, k) || r->nodes.again[i] != 0 ||
             !field_inside(f, &f->node[i]))
             continue;
         sorted[sources++] = gap[i];
@@ -284,19 +284,37 @@ static void keep_found(run *r, int k, const field_check *check, int n, double la
                       n > 0 ? fmin(100, 300.0 / n) : 100);
 }
 
-/* Expected errors of all targets; nodes where they are over the tolerance. */
-static status expect_errors(run *r, int k, const field_check *check, int n, int *added) {
+/* Expected errors of all targets, and nodes that comparisons ask for. */
+static status refine_nodes(run *r, int k, const field_check *check, int n, int *added) {
     field *f = &r->u.f;
     field_weights w;
     status st = field_interpolate(f, k, f->nwant, f->want, NULL, &w);
     if (st == MOAO_OK) {
         field_errors(f, w.power, check, n);
-        st = field_refine_expected(f, k, r->u.par->targets_tolerance, added);
+        st = field_refine(f, k, r->u.par->targets_tolerance, check, n, added);
     }
     field_weights_free(&w);
     for (int t = 0; st == MOAO_OK && *added == 0 && t < f->nwant; t++)
         r->nodes.error[t] = fmax(r->nodes.error[t], f->error[t]);
     return st;
+}
+
+/* All targets are nodes from reconstructor k on: the other nodes are computed no more, unless
+ * field.fits is to have them or one of them is the sample of mixed precision. */
+static void leave_nodes(run *r, int k) {
+    const field *f = &r->u.f;
+    if (is_root(r))
+        progress_note(
+            "targets.tolerance %.1e asks for more nodes than save anything: all %d targets "
+            "are computed",
+            r->u.par->targets_tolerance, f->nwant);
+    if (r->u.par->output_field)
+        return;
+    field_leave(&r->u.f, k, r->acc.edge);
+    for (int e = 0; e < r->u.a.nexposure; e++)
+        for (int i = 0; i < f->nnode; i++)
+            if (atmos_tor_of(&r->u.a, e) > k && !field_computes(f, i, atmos_tor_of(&r->u.a, e)))
+                r->done[cell(r, e, i)] = NEVER;
 }
 
 /* Collective. The node that is suspicious is computed again, or was, once under a reconstructor;
@@ -333,6 +351,7 @@ done:
 status run_nodes_check(run *r, int k, obsexposure *ex, bool *more) {
     const double tolerance = r->u.par->targets_tolerance, from = report_now();
     const int before = r->u.f.nnode;
+    const bool whole = r->u.f.whole;
     field_check *check = NULL;
     int n, added = 0;
     double largest = 0;
@@ -345,9 +364,7 @@ status run_nodes_check(run *r, int k, obsexposure *ex, bool *more) {
     for (int i = 0; i < n; i++)
         largest = fmax(largest, check[i].error);
     r->nodes.report.found = fmax(r->nodes.report.found, largest);
-    TRY(comm_agree(r->c, field_refine(&r->u.f, k, tolerance, check, n, &added)));
-    if (added == 0)
-        TRY(comm_agree(r->c, expect_errors(r, k, check, n, &added)));
+    TRY(comm_agree(r->c, refine_nodes(r, k, check, n, &added)));
     if (added > 0 && is_root(r))
         progress_note("%d target%s compared, up to %.1e off (targets.tolerance %.1e): %d node%s "
                       "added",
@@ -356,6 +373,8 @@ status run_nodes_check(run *r, int k, obsexposure *ex, bool *more) {
     r->nodes.report.added += r->u.f.nnode - before;
     if (r->u.f.nnode > before)
         TRY(take_new(r, before));
+    if (r->u.f.whole && !whole)
+        leave_nodes(r, k);
     if (added == 0)
         keep_found(r, k, check, n, largest);
     *more = added > 0;

@@ -12,6 +12,8 @@
 #include "store/store.h"
 #include "tor/command.h"
 
+enum { NEVER = 2 }; /* of run.done: not to be computed (field_leave) */
+
 typedef struct { /* of a run at nodes (run_nodes.c) */
     field_report report;
     double *error; /* [targets] expected, the largest of the reconstructors */
@@ -39,7 +41,7 @@ typedef struct {
     double *low;          /* Z and M Z of low orders, or NULL (tor/low_orders.h) */
     double *inverse;      /* H of D+ = H D' (tor/command.h), v x v; NULL: D+ is applied as it is */
     mirror_budget mirror; /* where an error budget is wanted */
-    unsigned char *done;  /* [nexposure][stride], of targets or nodes */
+    unsigned char *done;  /* [nexposure][stride], of targets or nodes: 0, 1 or NEVER */
     int stride;           /* targets, or nodes at most */
     run_nodes nodes;
     bool finished; /* the directory holds the results already */
