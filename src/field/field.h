@@ -36,7 +36,7 @@ typedef struct {
     field_kind kind;
     int target;  /* which target it is, -1: none */
     int tor;     /* reconstructor from which on it is there */
-    bool picked; /* NODE_CHECK, or was one: not drawn at random but for its expected error */
+    bool picked; /* NODE_CHECK: not drawn at random since its stratum was refined */
 } field_node;
 
 typedef struct { /* a cell that was refined: its lower corner and its side in steps */

@@ -14,16 +14,17 @@
 #define EXPECTED 2.5     /* errors expected, in standard deviations: one in 80 is larger */
 #define CHECK_SHARE 0.02 /* targets that are compared, of the nodes */
 #define LEAST_CHECKS 8
-#define ROOM 8        /* nodes at most, of those of the lattice; besides some for each target */
-#define MOST_TIMES 3  /* where nodes are wanted that save nothing: as many as these at most */
-#define MORE_CHECKS 8 /* of a stratum in which an error was too large or is expected, then twice   \
-                       */
-#define WORST 0.8     /* of the largest expected error: one of those that are compared first */
-#define RARE 0.02     /* of a stratum: more targets over the tolerance are not left as they are */
-#define ENOUGH 16     /* comparisons of a stratum that say how large its errors are */
-#define LOWERED 0.7   /* of the error in a cell before it was refined: the nodes have helped */
-#define MIDDLE 0.3    /* of a cell's side: a node there is in its middle */
-#define WORTH 0.75    /* of the targets' number: more nodes save too little */
+#define ROOM 8         /* nodes at most, of those of the lattice; besides some for each target */
+#define MOST_TIMES 3   /* where nodes are wanted that save nothing: as many as these at most */
+#define MORE_CHECKS 16 /* of a stratum in which an error was too large, then twice as many */
+#define WORST_CHECKS 8 /* of the largest expected errors of a stratum, then twice as many */
+#define MANY 8         /* of so many compared one is over: too many for cells one by one */
+#define WORST 0.8      /* of the largest expected error: one of those that are compared first */
+#define RARE 0.02      /* of a stratum: more targets over the tolerance are not left as they are */
+#define ENOUGH 16      /* comparisons of a stratum that say how large its errors are */
+#define LOWERED 0.7    /* of the error in a cell before it was refined: the nodes have helped */
+#define MIDDLE 0.3     /* of a cell's side: a node there is in its middle */
+#define WORTH 0.75     /* of the targets' number: more nodes save too little */
 /* field_step: error 1e-3 at LENGTH (D / 8 m)^GROWTH over the layers' altitude, and as step^POWER */
 #define STEP_LENGTH 0.28
 #define STEP_GROWTH 0.59
@@ -520,25 +521,35 @@ static int count_over(const field *f, int stratum, double tolerance, bool *frequ
 }
 
 /* More targets of a stratum to compare with: at random after failures, twice as many each time, or
- * the worst where errors over the tolerance are expected and these were not compared. */
+ * the worst where errors over the tolerance are expected and these were not compared. Those that
+ * held when others failed say nothing of the rest any more. */
 static int compare_more(field *f, int tor, int stratum, bool failed, int over) {
     field_rounds *r = &f->rounds;
-    const bool worst = !failed && over > 0 && (r->picked[stratum] == 0 || r->doubtful[stratum]);
-    int *had = worst ? &r->picked[stratum] : &r->drawn[stratum],
-        count = *had > MORE_CHECKS ? *had : MORE_CHECKS;
-    if (!failed && !worst)
+    int count;
+    if (failed) {
+        for (int i = 0; i < f->nnode; i++)
+            if (f->node[i].kind == NODE_CHECK && (int)f->stratum[f->node[i].target] == stratum)
+                f->node[i].picked = true;
+        count = draw_more(f, tor, stratum,
+                          r->drawn[stratum] > MORE_CHECKS ? r->drawn[stratum] : MORE_CHECKS);
+        r->drawn[stratum] += count;
+        r->doubtful[stratum] = true;
+        return count;
+    }
+    if (over == 0 || (r->picked[stratum] > 0 && !r->doubtful[stratum]))
         return 0;
-    count = worst && over < count ? over : count;
-    r->doubtful[stratum] = failed;
-    count = worst ? pick_worst(f, tor, stratum, count) : draw_more(f, tor, stratum, count);
-    *had += count;
+    count = r->picked[stratum] > WORST_CHECKS ? r->picked[stratum] : WORST_CHECKS;
+    count = pick_worst(f, tor, stratum, count < over ? count : over);
+    r->picked[stratum] += count;
+    r->doubtful[stratum] = false;
     return count;
 }
 
 status field_refine(field *f, int tor, double tolerance, const field_check *check, int n,
                     int *added) {
     const int cells = f->ncell, before = f->nnode;
-    int failed[FIELD_STRATA] = {0}, missed[FIELD_STRATA] = {0}, of[FIELD_STRATA] = {0};
+    int failed[FIELD_STRATA] = {0}, drawn[FIELD_STRATA] = {0}, missed[FIELD_STRATA] = {0},
+        of[FIELD_STRATA] = {0};
     bool any = false;
     status st = MOAO_OK;
     *added = 0;
@@ -548,7 +559,8 @@ status field_refine(field *f, int tor, double tolerance, const field_check *chec
         field_node *p = &f->node[check[i].node];
         const field_stratum s = f->stratum[p->target];
         const bool over = !(check[i].error <= tolerance);
-        of[s] += 1;
+        of[s]++;
+        drawn[s] += !p->picked;
         missed[s] += over;
         failed[s] += over && !p->picked;
         any = any || over;
@@ -561,7 +573,7 @@ status field_refine(field *f, int tor, double tolerance, const field_check *chec
     for (int s = 0; s < FIELD_STRATA && st == MOAO_OK; s++) {
         bool frequent;
         const int over = count_over(f, s, tolerance, &frequent);
-        const bool many = failed[s] > 1 && 3 * missed[s] > of[s],
+        const bool many = failed[s] > 1 && MANY * failed[s] > drawn[s],
                    wide = many || (frequent && (of[s] >= ENOUGH || missed[s] > 0));
         if (wide)
             st = refine_many(f, tor, s, many ? 0 : tolerance, cells, added);

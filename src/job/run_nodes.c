@@ -258,9 +258,12 @@ static bool computes_all(const field *f, int k) {
 static void keep_found(run *r, int k, const field_check *check, int n, double largest) {
     field_report *s = &r->nodes.report;
     const bool all = computes_all(&r->u.f, k);
+    int drawn = 0; /* a random sample of what is between the nodes */
+    for (int i = 0; i < n; i++)
+        drawn += !r->u.f.node[check[i].node].picked;
     s->nodes = r->u.f.nnode;
     if (!all) {
-        s->checked = s->checked > 0 && s->checked < n ? s->checked : n;
+        s->checked = s->checked > 0 && s->checked < drawn ? s->checked : drawn;
         s->largest = fmax(s->largest, largest);
     }
     r->rep.nodes = s->nodes;
@@ -281,7 +284,7 @@ static void keep_found(run *r, int k, const field_check *check, int n, double la
                       "%.1e (targets.tolerance %.1e); at most %.2g %% of the others are over it, "
                       "at 95 %% confidence",
                       k + 1, r->u.f.nnode, n, largest, r->u.par->targets_tolerance,
-                      n > 0 ? fmin(100, 300.0 / n) : 100);
+                      drawn > 0 ? fmin(100, 300.0 / drawn) : 100);
 }
 
 /* Expected errors of all targets, and nodes that comparisons ask for. */
