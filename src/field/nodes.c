@@ -16,12 +16,12 @@
 #define LEAST_CHECKS 8
 #define ROOM 8         /* nodes at most, of those of the lattice; besides some for each target */
 #define MOST_TIMES 3   /* where nodes are wanted that save nothing: as many as these at most */
-#define MORE_CHECKS 16 /* of a stratum in which an error was too large, then twice as many */
+#define MORE_CHECKS 24 /* of each stratum where an error was too large, then twice as many */
 #define WORST_CHECKS 8 /* of the largest expected errors of a stratum, then twice as many */
 #define MANY 8         /* of so many compared one is over: too many for cells one by one */
 #define WORST 0.8      /* of the largest expected error: one of those that are compared first */
 #define RARE 0.02      /* of a stratum: more targets over the tolerance are not left as they are */
-#define ENOUGH 16      /* comparisons of a stratum that say how large its errors are */
+#define ENOUGH 8       /* comparisons of a stratum that say how large its errors are */
 #define LOWERED 0.7    /* of the error in a cell before it was refined: the nodes have helped */
 #define MIDDLE 0.3     /* of a cell's side: a node there is in its middle */
 #define WORTH 0.75     /* of the targets' number: more nodes save too little */
@@ -460,11 +460,15 @@ static status refine_many(field *f, int tor, int stratum, double most, int befor
     return st;
 }
 
-/* Where so many nodes are wanted, all targets are computed instead: nodes since `before`, which are
- * not computed yet, leave unless they are targets. */
+/* Where so many nodes are wanted, or as many as targets are left, all targets are computed instead:
+ * nodes since `before`, which are not computed yet, leave unless they are targets. */
 static void give_up(field *f, int tor, int before, int *added) {
-    int n = before;
-    if (f->nnode <= f->most || f->nnode == before || f->whole)
+    int n = before, fresh = 0, left = 0;
+    for (int i = before; i < f->nnode; i++)
+        fresh += f->node[i].target < 0;
+    for (int t = 0; t < f->nwant; t++)
+        left += f->node_of[t] < 0;
+    if (f->whole || (left > 0 && f->nnode <= f->most && (fresh == 0 || fresh < left)))
         return;
     for (int i = before; i < f->nnode; i++)
         if (f->node[i].target >= 0) {
@@ -579,6 +583,8 @@ status field_refine(field *f, int tor, double tolerance, const field_check *chec
             st = refine_many(f, tor, s, many ? 0 : tolerance, cells, added);
         if (!any || missed[s] > 0 || wide)
             *added += compare_more(f, tor, s, missed[s] > 0 || wide, over);
+        else if (drawn[s] < MORE_CHECKS) /* the few of the others say too little then */
+            *added += draw_more(f, tor, s, MORE_CHECKS - drawn[s]);
     }
     give_up(f, tor, before, added);
     return st;

@@ -368,7 +368,7 @@ status run_nodes_check(run *r, int k, obsexposure *ex, bool *more) {
         largest = fmax(largest, check[i].error);
     r->nodes.report.found = fmax(r->nodes.report.found, largest);
     TRY(comm_agree(r->c, refine_nodes(r, k, check, n, &added)));
-    if (added > 0 && is_root(r))
+    if (r->u.f.nnode > before && is_root(r))
         progress_note("%d target%s compared, up to %.1e off (targets.tolerance %.1e): %d node%s "
                       "added",
                       n, text_plural(n), largest, tolerance, r->u.f.nnode - before,

@@ -2,6 +2,7 @@
 goes on, roughness and errors that are planted are found."""
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -40,6 +41,10 @@ ROUGH = CASE.replace("altitude: [0, 4 km, 10 km], fraction: [0.6, 0.25, 0.15]", 
 TWO = CASE.replace("{time: 10 min, r0: 14 cm, layers: *layers}",
                    "{time: 10 min, r0: 14 cm, layers: {altitude: [0, 20 km], fraction: [0.6, 0.4], L0: 25 m}}") \
           .replace("tor_times: [0]", "tor_times: [0, 10 min]").replace("2.2 um], ee", "2.2 um], residual: sensor, ee").replace("psf: long", "psf: none")
+ROUGH_FIRST = TWO.replace("{time: 0, r0: 18 cm, layers: &layers {altitude: [0, 4 km, 10 km], fraction: [0.6, 0.25, 0.15], L0: 25 m}}",
+                          "{time: 0, r0: 14 cm, layers: {altitude: [0, 20 km], fraction: [0.6, 0.4], L0: 25 m}}") \
+                 .replace("{time: 10 min, r0: 14 cm, layers: {altitude: [0, 20 km], fraction: [0.6, 0.4], L0: 25 m}}",
+                          "{time: 10 min, r0: 18 cm, layers: {altitude: [0, 4 km, 10 km], fraction: [0.6, 0.25, 0.15], L0: 25 m}}")
 OBSCURED = """
 telescope: {diameter: 4 m, obscuration: 0.2}
 dm: {nssp: 8}
@@ -188,6 +193,26 @@ class Nodes(unittest.TestCase):
         for exposure in (1, 2):
             p = results.Run(nodes.dir).psf_at(0, 0, exposure=exposure)
             self.assertLess(abs(p.strehl - exact.quantity("STREHL")[middle, 0, exposure - 1]), 5e-3)
+
+    def test_every_target(self):
+        """A tolerance that asks for more nodes than save anything: the run says so and computes all targets, and under the second
+        reconstructor nothing but them. It goes on to the same bits."""
+        options = ["targets.tolerance=1e-4", "targets.sampling=nodes"]
+        exact, nodes = Run(ROUGH_FIRST, "targets.sampling=exact"), Run(ROUGH_FIRST, *options)
+        t = nodes.table("TARGETS")
+        self.assertTrue(np.all(t["SAMPLED"] == "node"))
+        self.assertLess(errors(exact, nodes).max(), 1e-6)
+        said = nodes.process.stderr + nodes.process.stdout
+        self.assertIn("asks for more nodes than save anything: all 361 targets are computed", said)
+        for exposure, most in ((1, None), (2, len(t) + 2)):  # the sample of mixed precision, and a node that is computed again
+            chunks = re.findall(r"exposure %d/2, targets (\d+)-(\d+) of" % exposure, said)
+            count = sum(int(b) - int(a) + 1 for a, b in chunks)
+            self.assertGreaterEqual(count, len(t))
+            self.assertLessEqual(count, most or 2 * len(t) + 200)
+        run = Run(ROUGH_FIRST, *options, check=False, env={"MOAO_FAULT": "nodes:0:fail:14"})
+        self.assertNotEqual(run.process.returncode, 0)
+        moao("run", os.path.join(run.dir, "..", "case.yaml"), *options, "-o", run.dir, "--resume")
+        self.assertTrue(same(nodes, run, ("maps.fits",)))
 
     def test_planted_error(self):
         """Numbers of one node that are wrong, with the right checksums: it is computed again, and the run says so."""
