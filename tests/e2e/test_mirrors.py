@@ -140,14 +140,14 @@ class Shared(unittest.TestCase):
             self.assertLess(np.abs(got / true - 1).max(), 0.005, name)
 
     def test_mean_gradients_of_three_mirrors(self):
-        """MCAO by mean gradients: published Strehl ratios, of whole squares, to 1.5 %; wavefront errors within 1 %, as a pupil that cuts 20 of
-        80 squares leaves less."""
+        """MCAO by mean gradients: wavefront errors [nm] of the lit parts with exact covariances (tests/golden/whole_squares.py) to 0.5 %,
+        published Strehl ratios, of whole squares, to 1.5 %."""
         r = run(MCAO, "sensors.*.slope=gradient", "output.budget=none")
         got, s = rms(r), r.quantity("STREHL_LONG")[:, 0, 0]
-        error, strehl = [193.70, 195.69, 196.55, 194.66, 215.30], [0.5813, 0.5749, 0.5721, 0.5782, 0.5141]
-        print("mcao, mean gradients [nm]", got.round(2), "published", error, "Strehl", s.round(4), "published", strehl)
+        error, strehl = [192.60, 194.46, 195.28, 193.20, 213.56], [0.5813, 0.5749, 0.5721, 0.5782, 0.5141]
+        print("mcao, mean gradients [nm]", got.round(2), "true", error, "Strehl", s.round(4), "published", strehl)
+        self.assertLess(np.abs(got / error - 1).max(), 0.005)
         self.assertLess(np.abs(s / strehl - 1).max(), 0.015)
-        self.assertTrue((got < error).all() and (got > 0.99 * np.array(error)).all())
 
     def test_against_all_pairs(self):
         """Mirrors above and below the pupil, weights, cone effect and wind: 0.3 % of the wavefront error."""
