@@ -10,7 +10,8 @@ SAMPLE = 100  # allocations of any place, of each case
 CHECKED = ("check", "check-tlr")  # of `moao check`
 DEEP = 6  # callers that make a place
 # places where a rank once left the others waiting, or closed what another had not opened: tried always
-ONCE = {("least", 1, "0"): ["make_plan"], ("least-grid", 1, "0"): ["grid_open"], ("least-mixed", 1, "1"): ["open_kind"],
+ONCE = {("least", 1, "0"): ["make_plan"], ("least-grid", 1, "0"): ["grid_open"], ("least-mixed", 1, "1"): ["factor_open", "product_open"],
+        ("least-fp16", 1, "1"): ["factor_open"],
         ("least-nodes", 1, "0"): ["find_suspect", "weights_without"],
         ("check", 0, "0"): ["matcov_count", "gradients_count", "add_lattice_table"]}  # by case, rank, whether on a device
 
@@ -71,7 +72,10 @@ def asked_by(lab, first, names):
     found = set()
     for f in names:
         callers = ([n for chain, n in first.items() if len(chain) > k and name[chain[k]] == f] for k in (1, 2))
-        found |= set(sorted(next(filter(None, callers), []))[:3])
+        places_of = next(filter(None, callers), None)
+        if places_of is None:
+            raise RuntimeError("%s allocates nothing (ONCE)" % f)
+        found |= set(sorted(places_of)[:3])
     return sorted(found)
 
 
