@@ -289,7 +289,7 @@ static void print_ranks(const plan *p) {
         r->noise > 0 ? r->tau / r->noise : 0, r->eps);
 }
 
-static void print_plan(const check_facts *f, const advice *a) {
+static status print_plan(const check_facts *f, const advice *a) {
     const plan *p = &a->p;
     char group[48] = "";
     double total = 0;
@@ -315,13 +315,13 @@ static void print_plan(const check_facts *f, const advice *a) {
     }
     print_ranks(p);
     if (!a->fits)
-        return;
+        return MOAO_OK;
     say("work", "%d target%s at a time; %.3g flop (reconstructors %.0f %%, exposures %.0f %%)",
         p->chunk, text_plural(p->chunk), total,
         100 * (p->flops[STAGE_FACTOR] + p->flops[STAGE_SOLVE]) / total,
         100 * p->flops[STAGE_EXPOSURE] / total);
     text_add(&t, "%.3g GB", p->output / 1e9);
-    say("output", "%s", t.s);
+    say("output", "%s", t.s != NULL ? t.s : "");
     t.len = 0;
     text_add_time(&t, p->time.total);
     char card[80];
@@ -338,6 +338,7 @@ static void print_plan(const check_facts *f, const advice *a) {
         text_add_time(&t, a->step);
     say("expected time", "%s", t.s != NULL ? t.s : "");
     free(t.s);
+    return t.failed;
 }
 
 /* The plan that the line for SLURM is made of. */
@@ -489,6 +490,7 @@ static void print_noise(const sys *s, const profile *p) {
 
 status check_print(const check_facts *f) {
     text verdict = {0}, command = {0}, slurm = {0};
+    status st;
     print_sensors(&f->u->s);
     print_noise(&f->u->s, atmos_profile_at(&f->u->a, f->u->a.exposure_time[0]));
     print_sequence(f->u);
@@ -498,10 +500,10 @@ status check_print(const check_facts *f) {
     print_map(&f->u->map);
     if (f->elsewhere && !f->described) {
         printf("here\n");
-        print_plan(f, &f->here);
+        TRY(print_plan(f, &f->here));
         printf("elsewhere\n");
     }
-    print_plan(f, chosen(f));
+    TRY(print_plan(f, chosen(f)));
     add_verdict(f, &verdict);
     paragraph("verdict", verdict.s != NULL ? plain_text(verdict.s) : "");
     if (!f->described && f->here.fits) {
@@ -511,7 +513,10 @@ status check_print(const check_facts *f) {
     advise_slurm(chosen(f), f->cl, f->dir, &slurm);
     printf("SLURM%s\n  %s\n", chosen(f)->fits ? "" : " (it would stop at once, as said above)",
            slurm.s != NULL ? slurm.s : "");
-    status st = verdict.failed != MOAO_OK ? verdict.failed : slurm.failed;
+    st = verdict.failed != MOAO_OK   ? verdict.failed
+         : command.failed != MOAO_OK ? command.failed
+                                     : slurm.failed;
+done:
     free(verdict.s);
     free(command.s);
     free(slurm.s);

@@ -156,6 +156,8 @@ static void add_word(text *out, size_t *column, const char *word) {
         *column += 1;
     }
     text_add(out, "%s", w.s != NULL ? w.s : "");
+    if (w.failed != MOAO_OK)
+        out->failed = w.failed;
     *column += n;
     free(w.s);
 }

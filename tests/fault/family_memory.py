@@ -1,5 +1,6 @@
 """(c) The n-th allocation of the program's own code fails on one rank: once for each place, which is a chain of callers, and a sample."""
 import os
+import re
 import subprocess
 
 from changed import changed
@@ -116,6 +117,13 @@ def place(lab, lines):
     return ", ".join("%s (%s)" % w for w in zip(words[::2], words[1::2]) if w[0] != "mem_alloc") or "an unknown place"
 
 
+def planned(text):
+    """What `moao check` counts, and its line for a batch system: without warnings, and without the size of the program, which is measured."""
+    lines = [s for s in text.splitlines() if not s.startswith("moao: ")]
+    counted = [s for s in lines if " GB " in s and not re.search("program and libraries|on the fullest rank", s)]
+    return counted + [re.sub(r"--mem-per-cpu=\d+M", "", s) for s in lines[lines.index("SLURM"):]]
+
+
 def check_same(lab, keys, out, r):
     """The results are those of a run without faults: nothing takes the place of what was asked for."""
     if is_check(keys):
@@ -123,7 +131,7 @@ def check_same(lab, keys, out, r):
             if keys["case"] not in lab.references:
                 lab.references[keys["case"]] = lab.check(keys["case"]).text
             expected = lab.references[keys["case"]]
-        if r.text != expected:
+        if planned(r.text) != planned(expected):
             raise Fail("wrong", "other words than without the fault:\n%s\nand without:\n%s" % (r.text, expected))
         return
     check_finished(out, lab.reference(keys.get("case", "least"), int(keys["ranks"]), keys["resident"] == "1"))
