@@ -131,7 +131,6 @@ status gpu_cov_outline_points(backend_cov *c, const gpu_cov_means *p, backend_ty
 status gpu_cov_outlined(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t, int a,
                         int b, void *e, int64_t lde);
 
-/* Rows i0 .. i0 + ni and columns j0 .. j0 + nj of the matrix of a list of pairs. */
 /* Covariances of the phase at points with slopes (phase.cu). */
 status gpu_cov_fill_phase(backend_cov *c, const gpu_cov_set_direction *aim, backend_type t,
                           matcov_points at, int64_t j0, int64_t nj, void *a, int64_t lda);
