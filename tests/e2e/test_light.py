@@ -27,10 +27,10 @@ def column(r, name):
 
 
 class Light(unittest.TestCase):
-    # Laser stars (arcsec off), subapertures of the star for tip and tilt, Strehl ratio at 1.65 um: by Truth with points(6), the same
-    # to 1e-4 with ORDER 4 and 8. The last is of another computation, whose nodes of one set alone leave it some tenths of a per cent low.
+    # Laser stars (arcsec off), subapertures of the star for tip and tilt, Strehl ratio at 1.65 um: by Truth with points(6). With one
+    # laser star and points(4), ORDER 4 and 8 agree to 1e-4.
     SQUARE = [(s * 35 / math.sqrt(2), t * 35 / math.sqrt(2)) for s in (-1, 1) for t in (-1, 1)]
-    TIP_TILT = [([(0, 0)], 1, 0.4448), ([(0, 0)], 2, 0.4739), (SQUARE, 1, 0.4355), (SQUARE, 2, 0.455)]
+    TIP_TILT = [([(0, 0)], 1, 0.4448), ([(0, 0)], 2, 0.4739), (SQUARE, 1, 0.4355), (SQUARE, 2, 0.4568)]
 
     def test_stars_for_tip_and_tilt(self):
         """Laser stars of 10 and one natural star of 1 or 2; over whole squares these had 8 to 18 % less."""
@@ -38,7 +38,7 @@ class Light(unittest.TestCase):
             with self.subTest(lasers=len(lasers), star=n):
                 got = strehl(run(case([*map(lgs, lasers), ngs(n, 1e-5)], 10, output={"psf": "none"}), "gradient"))[0]
                 print("%d LGS, star of %d: %.4f, true %.4f (%+.2f %%)" % (len(lasers), n, got, true, 100 * (got / true - 1)))
-                self.assertLess(abs(got / true - 1), 0.01)
+                self.assertLess(abs(got / true - 1), 0.005)
 
     @mock.patch("truth_reference.ORDER", 8)
     def test_one_star(self):
