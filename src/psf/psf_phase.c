@@ -46,29 +46,35 @@ int phase_thinning(int np, int all_pairs) {
                                                              : PSF_THINNING;
 }
 
-bool phase_is_sample(int thinning, int column, int row) {
-    int step = 1; /* columns from row to row: the root of the thinning */
+/* Columns from a sample to that of the next row: the root of the thinning. */
+static int sample_step(int thinning) {
+    int step = 1;
     while ((step + 1) * (step + 1) <= thinning)
         step++;
-    return (column + step * row) % thinning == 0;
+    return step;
+}
+
+bool phase_is_sample(int thinning, int column, int row) {
+    return (column + sample_step(thinning) * row) % thinning == 0;
 }
 
 /* Points inside the pupil by rows; counts them when p is NULL, thinned where that is
- * above 1. Squares of distances are whole numbers: `moao check` counts hundreds of times, and a
- * hypot for each point was most of its time. */
+ * above 1. `moao check` counts hundreds of times: squares of distances are whole numbers, and only
+ * samples are visited. */
 static int find_points(int side, const sys *s, int shift, int thinning, psf *p) {
     const int radius = 2 * side;
     const int64_t outer = (int64_t)radius * radius,
                   inner = (int64_t)ceil(s->obs * radius * (s->obs * radius));
     const double quarter = 0.25 * s->diameter / side; /* [m] */
+    const int step = sample_step(thinning);
     int count = 0, at[2];
     for (int j = 0; j < side; j++) {
         if (p != NULL)
             p->point_row[j] = count;
-        for (int i = 0; i < side; i++) {
+        for (int i = (thinning - step * j % thinning) % thinning; i < side; i += thinning) {
             place_of(i, j, shift, at);
             const int64_t x = at[0] - radius, y = at[1] - radius, r2 = x * x + y * y;
-            if (r2 >= outer || r2 < inner || (thinning > 1 && !phase_is_sample(thinning, i, j)))
+            if (r2 >= outer || r2 < inner)
                 continue;
             if (s->pupil != NULL && !sys_is_lit(s, (double)x * quarter, (double)y * quarter))
                 continue;
