@@ -338,7 +338,8 @@ status fill_cmm_with(const matcov *mc, unsigned with, cov_block b);
 /* As Cmm has it: raised where it must be, of which an exposure of a closed loop has the sum of h^2.
  */
 status noise_of_profile(const sys *s, const profile *p, double *noise, double *tiptilt);
-/* noise_floor.c: raise variances of mean gradients that are too small for Cmm to be positive definite. */
+/* noise_floor.c: raise variances of mean gradients that are too small for Cmm to be positive
+ * definite. */
 void noise_raise(const sys *s, const profile *p, double *noise);
 /* The least variance of a sensor's slopes [arcsec^2]. */
 double noise_floor(const sys *s, const sensor *o, const profile *p);
