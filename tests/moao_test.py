@@ -7,6 +7,8 @@ import subprocess
 import threading
 import time
 
+from crowd import crowd
+
 # under nohup, or in the background of a shell, tests would hand on that these are ignored
 for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
     if threading.current_thread() is threading.main_thread() and signal.getsignal(ignored) == signal.SIG_IGN:
@@ -55,7 +57,7 @@ def as_built(build=os.path.dirname(MOAO)):
 
 def patience(seconds):
     """A limit of time on this machine as it is: longer by the number of processes that want each core, up to 10."""
-    return seconds * min(10, max(1, os.getloadavg()[0] / (os.cpu_count() or 1)))
+    return seconds * crowd()
 
 
 def write_case(path, text=CASE):

@@ -23,6 +23,8 @@ import tempfile
 import threading
 import time
 
+from crowd import crowd
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KINDS = ("unit", "physics", "mpi", "e2e", "fault", "check")
 TIMEOUT = {"unit": 120, "physics": 300, "mpi": 180, "e2e": 600, "fault": 600, "check": 600}
@@ -84,11 +86,6 @@ def put_aside(pid):
             f.write("10")
     except OSError:
         pass  # it has ended already, or the kernel has no such file: all run alike
-
-
-def crowd():
-    """Processes that want each core, 1 to 10: others use the machine as well, and a test may take so much longer."""
-    return min(10, max(1, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
 
 def wait(p, timeout):

@@ -411,8 +411,9 @@ static int add_middle(field *f, int tor, const field_cell *c) {
 }
 
 /* Refines the smallest cell about a target: a node in its middle, then in those of its sides, which
- * halves it; or its targets where they are no more, or where the error is as large as before.
- * error: of a comparison there, after which another target of the cell is compared, 0: none. */
+ * divides it by two; or its targets where they are no more, or where the error is as large as
+ * before. error: of a comparison there, after which another target of the cell is compared, 0:
+ * none. */
 static status refine(field *f, int tor, int t, double error, int *added) {
     static const double middle[4][2] = {{0.5, 0}, {0.5, 1}, {0, 0.5}, {1, 0.5}};
     double u, v, at[2];

@@ -78,9 +78,10 @@ class Launch(unittest.TestCase):
         nap = "1000.%d" % os.getpid()
         write_case(fake + "/mpirun", "#!/bin/sh\ntrap '' TERM\nsleep %s &\nwait\nwait\n" % nap)
         os.chmod(fake + "/mpirun", 0o755)
-        code, text, _ = self.call(env={"PATH": fake + ":" + os.environ["PATH"], "MOAO_START_SECONDS": "2"})
+        code, text, took = self.call(env={"PATH": fake + ":" + os.environ["PATH"], "MOAO_START_SECONDS": "2"})
         self.assertEqual(code, 1, text)
         self.assertRegex(text, r"^moao: mpirun did not start the ranks within 2 s and was ended: .*TMPDIR")
+        self.assertLess(took, patience(20))
         end = time.monotonic() + 60
         while subprocess.run(["pgrep", "-f", "^sleep " + re.escape(nap)], stdout=subprocess.DEVNULL, check=False).returncode == 0:
             self.assertLess(time.monotonic(), end)

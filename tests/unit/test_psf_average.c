@@ -364,21 +364,21 @@ static void test_opposite(void **state) {
 /* Samples are counted row by row, and are the points that phase_is_sample names; any thinning. */
 static void test_samples(void **state) {
     (void)state;
-    for (int square = 0; square < 2; square++)
+    for (int square = 0; square < 2; square++) {
+        sys s = case_system(8, 4, 0.2);
+        psf_opts o = {.oversampling = 1, .span = 2, .phase = true, .across = 24, .square = square};
+        psf *p;
+        OK(psf_init(&s, &o, &p));
         for (int thinning = 1; thinning < 40; thinning++) {
-            sys s = case_system(8, 4, 0.2);
-            psf_opts o = {.oversampling = 1, .span = 2, .phase = true, .across = 24};
-            psf *p;
             int want = 0;
-            o.square = square;
-            OK(psf_init(&s, &o, &p));
             for (int j = 0; j < p->lattice; j++)
                 for (int a = p->point_row[j]; a < p->point_row[j + 1]; a++)
                     want += phase_is_sample(thinning, p->point_column[a], j);
             assert_int_equal(phase_samples(p->lattice, &s, p->shift, thinning), want);
-            psf_free(p);
-            sys_free(&s);
         }
+        psf_free(p);
+        sys_free(&s);
+    }
 }
 
 int main(void) {
