@@ -4,8 +4,8 @@
     bench/bench_turns.py [--turns 2] [--limit SECONDS] [--out FILE] PARAMETERS [key=value ...] -- NAME[=PROGRAM] [ranks=N] [key=value ...] -- ...
 
 The words before the first `--` are common to all runs; a word NAME=VALUE in capitals is a variable of the environment. Printed: each
-run's stages [s] as it ends; then the median of each stage and its ratio to the first name's; `psf`: (exposure - samples) / (targets x
-exposures); the largest difference of a Strehl ratio from the first name's, where numpy and astropy are installed. Example:
+run's stages [s] as it ends; then the median of each stage and its ratio to the first name's; `samples`: checks of residuals and targets
+computed in both precisions; `psf`: (exposure - samples) / (targets x exposures); the largest difference of a Strehl ratio from the first name's, where numpy and astropy are installed. Example:
 
     bench/bench_turns.py params/mosaic.yaml compute.verify=off -- dense compute.factor=dense -- tlr compute.factor=tlr"""
 import argparse
@@ -66,7 +66,8 @@ def run(program, ranks, words, limit):
         with open(os.path.join(out, "run.json"), encoding="utf-8") as f:
             told = json.load(f)
         times = {s["stage"]: s["time_s"] for s in told["stages"]}
-        times.update(samples=told.get("verify", {}).get("time_s", 0.0), wall=wall)
+        samples = told.get("verify", {}).get("time_s", 0.0) + told.get("precision", {}).get("samples_time_s", 0.0)
+        times.update(samples=samples, wall=wall)
         values = strehl(out)
         times.pop("psf", None)  # images by themselves: a part of the exposure where a GPU makes them
         if values is not None:

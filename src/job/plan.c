@@ -97,7 +97,7 @@ status request_init(const params *par, const sys *s, const atmos *a, const psf_o
     q->tables = matcov_held_bytes(s, &q->sizes, atmos_count_layerings(a, MATCOV_LAYERINGS));
     q->target_tables = matcov_target_bytes(&q->sizes);
     request_for_gpu(q, NULL);
-    plan_count_layers(q);
+    TRY(plan_count_layers(q));
     if (request_automatic(q) && !plan_wants_layers(q))
         TRY(plan_toeplitz_pays(q, &q->toeplitz_pays));
     q->image = (size_t)o->nlambda * (size_t)o->crop * (size_t)o->crop * sizeof(float);

@@ -118,14 +118,15 @@ machine_rate plan_rate(const sys *s);
 status plan_choose_pair(const request *q, const machine *m, double rest, plan *p);
 /* Local. Whether exposures by transforms of sensors on a common lattice, those included that are
  * computed in both ways, are expected to save as much time on a CPU as they must; whether they take
- * less time in mixed precision on a GPU. From counts. */
+ * less time in mixed precision on a GPU. From counts. MOAO_MEMORY. */
 status plan_toeplitz_pays(const request *q, bool *pays);
-bool plan_lattice_pays(const sys *s);
+status plan_lattice_pays(const sys *s, bool *pays);
 /* Local. Layers of a profile of the run, each as often as entries of Cmm and of Cpm or Ctm have it:
  * once for each age in a closed loop. Most of all profiles. */
 void plan_count_ages(const sys *s, const atmos *a, double *slopes, double *phase);
-/* Local. What of q follows for tables by layer (compute.phase); whether they are wanted. */
-void plan_count_layers(request *q);
+/* Local. What of q follows for tables by layer (compute.phase), MOAO_MEMORY; whether they are
+ * wanted. */
+status plan_count_layers(request *q);
 bool plan_wants_layers(const request *q);
 /* Local. Time [s] of their making for n ranks, of whose evaluations each takes `value` seconds; and
  * floating-point operations of it, and of a target that is interpolated. */

@@ -211,8 +211,16 @@ static int named(int factor, by product, by compressed, const plan *p, const lin
     return n;
 }
 
+/* Whether products on common lattices may be taken, and are faster. */
+static status lattices_serve(const request *q, const plan *p, bool *serve) {
+    *serve = false;
+    return request_automatic(q) && !p->host && p->mixed && q->mixed_pays
+               ? plan_lattice_pays(q->s, serve)
+               : MOAO_OK;
+}
+
 /* Pairs that compute what is asked for, the best first; how many. */
-static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) {
+static int serving(const request *q, const plan *p, bool lattices, const linop_pair *pairs[8]) {
     const bool automatic = request_automatic(q), mixed = p->mixed,
                pays = automatic && p->host && p->nrank == 1 && !mixed && q->toeplitz_pays,
                compress = !p->host && request_may_compress(q);
@@ -229,7 +237,7 @@ static int serving(const request *q, const plan *p, const linop_pair *pairs[8]) 
     int n = named(factor, dense, other, p, pairs);
     if (n > 0)
         return n;
-    if (automatic && !p->host && mixed && q->mixed_pays && plan_lattice_pays(q->s))
+    if (lattices)
         pairs[n++] = split_pair(false, BY_FP16_LATTICE);
     if (dense == BY_EXACT && p->moduli > 0)
         pairs[n++] = pair_of(&factor_dense_integer, BY_EXACT);
@@ -261,7 +269,11 @@ status plan_choose_pair(const request *q, const machine *m, double rest, plan *p
         if (pairs[0] == NULL)
             return status_fail(MOAO_INPUT, "there is no operator %s", name);
     } else if (q->kept == NULL) {
-        n = serving(q, p, pairs);
+        bool lattices;
+        const status st = lattices_serve(q, p, &lattices);
+        if (st != MOAO_OK)
+            return st;
+        n = serving(q, p, lattices, pairs);
     }
     grant(q, m, rest, p);
     const int moduli = p->moduli;

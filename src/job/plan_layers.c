@@ -45,19 +45,23 @@ static double saved(const request *q) {
     return q->a->nexposure * (q->s->ntarget * (direct - target) - direct - made);
 }
 
-void plan_count_layers(request *q) {
+status plan_count_layers(request *q) {
+    status st = MOAO_OK;
     q->layers = (layer_tables_size){0};
     q->layers_kept = -1;
     q->layers_pay = false;
     if (!sys_shares(q->s) || !q->o->phase)
-        return;
+        goto done;
     for (int i = 0; i < q->a->nprofile; i++) {
         const profile *p = &q->a->profiles[i];
-        const layer_tables_size z = layer_tables_count(q->s, p, q->points, takes_lag(q, p));
+        layer_tables_size z;
+        TRY(layer_tables_count(q->s, p, q->points, takes_lag(q, p), &z));
         q->layers.columns = fmax(q->layers.columns, z.columns);
         q->layers.evaluations = fmax(q->layers.evaluations, z.evaluations);
     }
     q->layers_pay = saved(q) >= q->par->compute_auto_saves;
+done:
+    return st;
 }
 
 bool plan_wants_layers(const request *q) {

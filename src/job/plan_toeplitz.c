@@ -78,20 +78,22 @@ static void times(const sys *s, const sizes *z, cost *dense, cost *grid) {
             seen;
 }
 
-bool plan_lattice_pays(const sys *s) {
+status plan_lattice_pays(const sys *s, bool *pays) {
+    status st = MOAO_OK;
     lattice_pairs a = {0};
     double entries = 0;
-    const status st = s->m < MACHINE_LATTICE_MEASUREMENTS ? MOAO_OK : lattice_pairs_init(s, &a);
-    if (st != MOAO_OK)
-        status_clear();
-    for (int g = 0; g < a.ngroup && st == MOAO_OK; g++) {
+    if (s->m >= MACHINE_LATTICE_MEASUREMENTS)
+        TRY(lattice_pairs_init(s, &a));
+    for (int g = 0; g < a.ngroup; g++) {
         double m = 0;
         for (int i = 0; i < a.group[g].nsensor; i++)
             m += 2.0 * s->sensors[a.group[g].sensor[i]].nsub;
         entries += m * m;
     }
+done:
     lattice_pairs_close(NULL, &a);
-    return entries > 0 && entries >= MACHINE_LATTICE_SHARE * (double)s->m * (double)s->m;
+    *pays = entries > 0 && entries >= MACHINE_LATTICE_SHARE * (double)s->m * (double)s->m;
+    return st;
 }
 
 /* Time [s] that all exposures take with dense matrices, at most: without a count of pairs. */

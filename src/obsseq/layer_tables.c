@@ -195,23 +195,23 @@ done:
     return st;
 }
 
-layer_tables_size layer_tables_count(const sys *s, const profile *p, size_t points, bool still) {
-    layer_tables_size z = {0};
+status layer_tables_count(const sys *s, const profile *p, size_t points, bool still,
+                          layer_tables_size *z) {
+    status st;
     layer_table *table = NULL;
     int n;
-    if (open_tables(s, p, points, still, &n, &table) != MOAO_OK) {
-        status_clear();
-        z.columns = z.evaluations = INFINITY;
-    }
+    *z = (layer_tables_size){0};
+    TRY(open_tables(s, p, points, still, &n, &table));
     for (int i = 0; i < n; i++) {
         const double count = (double)table[i].count;
-        z.columns += count;
+        z->columns += count;
         for (int l = 0; l < p->nlayer; l++)
             if (belongs(s, p, l, &table[i], still))
-                z.evaluations += count * matcov_ages(p, l, false);
+                z->evaluations += count * matcov_ages(p, l, false);
     }
+done:
     free_tables(n, table);
-    return z;
+    return st;
 }
 
 size_t layer_tables_bytes(const layer_tables_size *z, size_t rows) {

@@ -40,11 +40,12 @@ struct layer_tables {
 
 /* Local, for the plan: columns of all tables of a system under a profile, and evaluations for each
  * measurement, of which a layer takes one for each of its ages. Points of the pupil. still: places
- * without the wind's displacement are wanted too. */
+ * without the wind's displacement are wanted too. MOAO_MEMORY. */
 typedef struct {
     double columns, evaluations;
 } layer_tables_size;
-layer_tables_size layer_tables_count(const sys *s, const profile *p, size_t points, bool still);
+status layer_tables_count(const sys *s, const profile *p, size_t points, bool still,
+                          layer_tables_size *z);
 /* Bytes of a rank with so many rows of W. */
 size_t layer_tables_bytes(const layer_tables_size *z, size_t rows);
 

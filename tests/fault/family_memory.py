@@ -8,13 +8,14 @@ from harness import FORMS, MODES, RESIDENT, ROOT, Fail, check_ended, check_finis
 
 NAME = "memory"
 SAMPLE = 100  # allocations of any place, of each case
-CHECKED = ("check", "check-tlr")  # of `moao check`
+CHECKED = ("check", "check-tlr", "check-layers")  # of `moao check`
 DEEP = 6  # callers that make a place
 # places where a rank once left the others waiting, or closed what another had not opened: tried always
 ONCE = {("least", 1, "0"): ["make_plan"], ("least-grid", 1, "0"): ["grid_open"], ("least-mixed", 1, "1"): ["factor_open", "product_open"],
         ("least-fp16", 1, "1"): ["factor_open"],
         ("least-nodes", 1, "0"): ["find_suspect", "weights_without"],
-        ("check", 0, "0"): ["matcov_count", "gradients_count", "add_lattice_table"]}  # by case, rank, whether on a device
+        ("check", 0, "0"): ["matcov_count", "gradients_count", "add_lattice_table"],
+        ("check-layers", 0, "0"): ["open_tables", "choose_places"]}  # by case, rank, whether on a device
 
 
 def is_check(keys):

@@ -80,6 +80,7 @@ CASES.update({"least-" + name: in_mode(*how) for name, how in MODES.items()})
 # for `moao check`: tables of mean gradients, which it counts
 CASES["check"] = LEAST_CASE.replace("slope: points", "slope: gradient")
 CASES["check-tlr"] = CASES["check"].replace("compute: {", "compute: {factor: tlr, ")
+CASES["check-layers"] = CASES["least-mcao"].replace("compute: {", "compute: {phase: layers, ")
 
 
 def on_device(form):
