@@ -218,6 +218,7 @@ static void test_fitting_and_aliasing(void **state) {
     profile prof;
     const atmos air = layers(SCALES, L0, none, one, &prof);
     mirror_budget m;
+    double strengths[SCALES], sums[2] = {0}, both[2];
     OK(mirror_budget_init(&world, &s, p, dplus, &air, &m));
     check_apart(&s, p, dplus, &air, &m, false);
     check_apart(&s, p, dplus, &air, &m, true);
@@ -230,7 +231,15 @@ static void test_fitting_and_aliasing(void **state) {
         assert_true(all - shape < 0.1 * all);
         CLOSE(fitting, 3 * (all - shape), 1e-9);
         CLOSE(aliasing, 3 * (shape + direct(&s, p, np, L0[l], b)), 1e-9);
+        strengths[l] = 1 + l;
+        sums[0] += strengths[l] / 3 * fitting;
+        sums[1] += strengths[l] / 3 * aliasing;
     }
+    const profile every = {
+        .nlayer = SCALES, .h = none, .L0 = L0, .strength = strengths, .wind = {none, none}};
+    mirror_budget_of(&m, &every, 0, &both[0], &both[1], &(double){0});
+    CLOSE(both[0], sums[0], 1e-12); /* each layer has its own outer scale's */
+    CLOSE(both[1], sums[1], 1e-12);
     mirror_budget_free(&m);
     free(dplus);
     free(mean);
