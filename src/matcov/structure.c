@@ -43,26 +43,54 @@ status structure_table_init(structure_table *t, int kolmogorov) {
     return st;
 }
 
-CLONES void structure_add_portable(const structure_table *t, size_t n, const double *x,
-                                   const double *y, double x0, double y0, double coef, double *f) {
-    const double *restrict table = t->coef;
+#define AT_ONCE 64 /* entries, a multiple of 8 */
+
+/* Of n entries the first coefficient of their interval, and the argument of its polynomial. */
+CLONES static void find_intervals(const structure_table *t, size_t n, const double *x,
+                                  const double *y, double x0, double y0, int64_t *at, double *arg) {
     const double lo = t->lo, hi = t->hi;
 #pragma GCC ivdep
     for (size_t e = 0; e < n; e++) {
         double dx = x[e] - x0, dy = y[e] - y0, s = dx * dx + dy * dy, m;
-        int64_t bits;
+        uint64_t bits;
         s = s < lo ? lo : s;
         s = s > hi ? hi : s;
         memcpy(&bits, &s, sizeof bits);
-        int64_t i = (bits >> STRUCTURE_SHIFT) - STRUCTURE_ZERO;
-        i = (i & (STRUCTURE_HALF - 1)) + (i >> 3) * (STRUCTURE_TERMS * STRUCTURE_WINDOW);
-        bits = (bits & STRUCTURE_REST) | STRUCTURE_ONE;
+        const uint64_t i = (bits >> STRUCTURE_SHIFT) - (uint64_t)STRUCTURE_ZERO;
+        at[e] =
+            (int64_t)((i & (STRUCTURE_HALF - 1)) + (i >> 3) * (STRUCTURE_TERMS * STRUCTURE_WINDOW));
+        bits = (bits & (uint64_t)STRUCTURE_REST) | (uint64_t)STRUCTURE_ONE;
         memcpy(&m, &bits, sizeof m);
-        m -= STRUCTURE_MIDDLE;
-        double g = table[i + (STRUCTURE_TERMS - 1) * STRUCTURE_WINDOW];
-        for (int k = STRUCTURE_TERMS - 2; k >= 0; k--)
-            g = g * m + table[i + k * STRUCTURE_WINDOW];
-        f[e] += coef * g;
+        arg[e] = m - STRUCTURE_MIDDLE;
+    }
+}
+
+/* Polynomials of four entries side by side, each by itself: their coefficients lie apart, and to
+ * gather them into a register takes 1.7 times as long (AVX2). */
+CLONES void structure_add_portable(const structure_table *t, size_t n, const double *x,
+                                   const double *y, double x0, double y0, double coef, double *f) {
+    int64_t at[AT_ONCE];
+    double arg[AT_ONCE];
+    for (size_t some; n > 0; n -= some, x += some, y += some, f += some) {
+        some = n < AT_ONCE ? n : AT_ONCE;
+        find_intervals(t, some, x, y, x0, y0, at, arg);
+        for (size_t e = 0; e < some; e += 4) {
+            const double *const a = t->coef + at[e], *const b = t->coef + at[e + 1],
+                                *const c = t->coef + at[e + 2], *const d = t->coef + at[e + 3];
+            const double *const m = arg + e;
+            const int last = (STRUCTURE_TERMS - 1) * STRUCTURE_WINDOW;
+            double g0 = a[last], g1 = b[last], g2 = c[last], g3 = d[last];
+            for (int k = last - STRUCTURE_WINDOW; k >= 0; k -= STRUCTURE_WINDOW) {
+                g0 = g0 * m[0] + a[k];
+                g1 = g1 * m[1] + b[k];
+                g2 = g2 * m[2] + c[k];
+                g3 = g3 * m[3] + d[k];
+            }
+            f[e] += coef * g0;
+            f[e + 1] += coef * g1;
+            f[e + 2] += coef * g2;
+            f[e + 3] += coef * g3;
+        }
     }
 }
 
