@@ -257,6 +257,10 @@ CLONES static void add_single_near_phase(const near_single *p, const float *near
 static const gradient_kernels plain = {add_far,         add_far_axes,     add_far_phase,
                                        add_single_both, add_single_phase, find_places};
 
+const gradient_kernels *gradient_kernels_plain(void) {
+    return &plain;
+}
+
 /* Chosen at the first call. */
 static const gradient_kernels *best(void) {
     static _Atomic(const gradient_kernels *) chosen;

@@ -1,6 +1,6 @@
-/* Covariances of mean gradients in single precision for AVX2: eight entries at once. Those in
- * double precision stay as they are in gradient_add.c, whose results are the same on every
- * processor that has no AVX-512. */
+/* Covariances of mean gradients for AVX2: eight entries at once in single precision, four in
+ * double, where nothing is fused and the order is that of gradient_add.c: results in double
+ * precision are the same on every processor that has no AVX-512. */
 #include "gradient_kernels.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -195,12 +195,240 @@ AVX2 static void add_phase(const gradient_single *table, const double turn[2], s
     put_rest(&r, e, 2, out);
 }
 
+/* --- double precision */
+
+#define DOUBLE __attribute__((target("avx2")))
+#define SHIFT (52 - GRADIENT_BITS)
+#define FOUR 4
+
+typedef struct {
+    __m256d dx, dy, m, far; /* far: a mask */
+    int64_t line[FOUR];     /* of the intervals' coefficients, counted in numbers */
+    unsigned near;
+} separation_double;
+
+/* a b + c d */
+DOUBLE INLINE __m256d sum(__m256d a, __m256d b, __m256d c, __m256d d) {
+    return _mm256_add_pd(_mm256_mul_pd(a, b), _mm256_mul_pd(c, d));
+}
+
+/* a b - c d */
+DOUBLE INLINE __m256d difference(__m256d a, __m256d b, __m256d c, __m256d d) {
+    return _mm256_sub_pd(_mm256_mul_pd(a, b), _mm256_mul_pd(c, d));
+}
+
+/* Separations of four entries, of which the first `here` are there; e is the number of the first.
+ * Near ones are listed. */
+DOUBLE INLINE void separate_double(const matcov_gradient *t, const double turn[2], size_t e,
+                                   size_t here, const double *x, const double *y, double x0,
+                                   double y0, near_places *places, separation_double *p) {
+    p->dx = _mm256_sub_pd(_mm256_loadu_pd(x), _mm256_set1_pd(x0));
+    p->dy = _mm256_sub_pd(_mm256_loadu_pd(y), _mm256_set1_pd(y0));
+    const __m256d s = sum(p->dx, p->dx, p->dy, p->dy), least = _mm256_set1_pd(t->near2);
+    p->far = _mm256_cmp_pd(s, least, _CMP_NLT_UQ);
+    p->near = ~(unsigned)_mm256_movemask_pd(p->far) & ((1u << here) - 1);
+    const __m256i bits = _mm256_castpd_si256(_mm256_max_pd(s, least));
+    const __m256i i =
+        _mm256_sub_epi64(_mm256_srli_epi64(bits, SHIFT), _mm256_set1_epi64x(t->lowest));
+    const __m256i last = _mm256_set1_epi64x(GRADIENT_INTERVALS - 1);
+    _mm256_storeu_si256(
+        (__m256i *)(void *)p->line,
+        _mm256_slli_epi64(_mm256_blendv_epi8(i, last, _mm256_cmpgt_epi64(i, last)), 3));
+    const __m256i mantissa =
+        _mm256_or_si256(_mm256_and_si256(bits, _mm256_set1_epi64x((INT64_C(1) << SHIFT) - 1)),
+                        _mm256_set1_epi64x(INT64_C(0x3ff0000000000000)));
+    p->m = _mm256_sub_pd(_mm256_castsi256_pd(mantissa),
+                         _mm256_set1_pd(1.0 + 0.5 / (1 << GRADIENT_BITS)));
+    for (unsigned near = p->near; near != 0; near &= near - 1) {
+        const int k = __builtin_ctz(near), n = places->n++;
+        const double dx = x[k] - x0, dy = y[k] - y0;
+        places->entry[n] = (int32_t)e + k;
+        places->x[n] = turn[0] * dx + turn[1] * dy;
+        places->y[n] = turn[0] * dy - turn[1] * dx;
+    }
+}
+
+/* Cubics of the four entries, of four coefficients each. */
+DOUBLE INLINE __m256d cubic_double(const separation_double *p, const double *radial) {
+    __m256d z[4];
+    for (int k = 0; k < 4; k++)
+        z[k] = _mm256_loadu_pd(radial + p->line[k]);
+    const __m256d a = _mm256_unpacklo_pd(z[0], z[1]), b = _mm256_unpackhi_pd(z[0], z[1]),
+                  c = _mm256_unpacklo_pd(z[2], z[3]), d = _mm256_unpackhi_pd(z[2], z[3]);
+    const __m256d c0 = _mm256_permute2f128_pd(a, c, 0x20), c1 = _mm256_permute2f128_pd(b, d, 0x20),
+                  c2 = _mm256_permute2f128_pd(a, c, 0x31), c3 = _mm256_permute2f128_pd(b, d, 0x31);
+    __m256d value = _mm256_add_pd(c2, _mm256_mul_pd(p->m, c3));
+    value = _mm256_add_pd(c1, _mm256_mul_pd(p->m, value));
+    return _mm256_add_pd(c0, _mm256_mul_pd(p->m, value));
+}
+
+/* Adds x where entries are far. */
+DOUBLE INLINE void add_double(double *to, const separation_double *p, __m256d x) {
+    const __m256d old = _mm256_loadu_pd(to);
+    _mm256_storeu_pd(to, _mm256_blendv_pd(old, _mm256_add_pd(old, x), p->far));
+}
+
+/* Four entries with both axes of the rows and `count` axes of the columns. */
+DOUBLE INLINE void four_axes(const matcov_gradient *t, const double *radial,
+                             const gradient_axes *axes, int count, size_t e, size_t here,
+                             const double *x, const double *y, double x0, double y0, double coef,
+                             double *const *out, near_places *places) {
+    const double c = axes[0].rows[0], s = axes[0].rows[1];
+    const __m256d vc = _mm256_set1_pd(c), vs = _mm256_set1_pd(s), w = _mm256_set1_pd(coef);
+    separation_double p;
+    separate_double(t, axes[0].turn, e, here, x, y, x0, y0, places, &p);
+    if (p.near == 15)
+        return;
+    const __m256d P = _mm256_mul_pd(w, cubic_double(&p, radial)), Q = cubic_double(&p, radial + 4);
+    const __m256d u = sum(vc, p.dx, vs, p.dy), v = difference(vc, p.dy, vs, p.dx);
+    for (int b = 0; b < count; b++) {
+        const double vx = axes[b].v[0], vy = axes[b].v[1];
+        const __m256d along = _mm256_set1_pd(c * vx + s * vy),
+                      across = _mm256_set1_pd(c * vy - s * vx);
+        const __m256d q = _mm256_mul_pd(
+            _mm256_mul_pd(w, sum(_mm256_set1_pd(vx), p.dx, _mm256_set1_pd(vy), p.dy)), Q);
+        add_double(out[2 * b], &p, sum(along, P, u, q));
+        add_double(out[2 * b + 1], &p, sum(across, P, v, q));
+    }
+}
+
+DOUBLE INLINE void four_phase(const matcov_gradient *t, const double *radial, const double turn[2],
+                              size_t e, size_t here, const double *x, const double *y, double x0,
+                              double y0, double coef, double *const *out, near_places *places) {
+    const __m256d vc = _mm256_set1_pd(turn[0]), vs = _mm256_set1_pd(turn[1]);
+    separation_double p;
+    separate_double(t, turn, e, here, x, y, x0, y0, places, &p);
+    if (p.near == 15)
+        return;
+    const __m256d P = _mm256_mul_pd(_mm256_set1_pd(coef), cubic_double(&p, radial));
+    add_double(out[0], &p, _mm256_mul_pd(sum(vc, p.dx, vs, p.dy), P));
+    add_double(out[1], &p, _mm256_mul_pd(difference(vc, p.dy, vs, p.dx), P));
+}
+
+/* The last entries of a line, fewer than four, and `lines` results of them. */
+typedef struct {
+    double x[FOUR], y[FOUR], to[4][FOUR], *out[4];
+} rest_double;
+
+INLINE void take_rest_double(rest_double *r, size_t e, size_t n, const double *x, const double *y,
+                             int lines, double *const *out) {
+    for (size_t i = 0; i < FOUR; i++) {
+        r->x[i] = x[e + i < n ? e + i : e];
+        r->y[i] = y[e + i < n ? e + i : e];
+    }
+    for (int k = 0; k < 4; k++) {
+        r->out[k] = r->to[k];
+        for (size_t i = 0; i < FOUR; i++)
+            r->to[k][i] = k < lines && e + i < n ? out[k][e + i] : 0;
+    }
+}
+
+INLINE void put_rest_double(const rest_double *r, size_t e, size_t n, int lines,
+                            double *const *out) {
+    for (int k = 0; k < lines; k++)
+        for (size_t i = 0; i < FOUR && e + i < n; i++)
+            out[k][e + i] = r->to[k][i];
+}
+
+DOUBLE INLINE void add_axes(const matcov_gradient *t, const double *radial,
+                            const gradient_axes *axes, int count, size_t n, const double *x,
+                            const double *y, double x0, double y0, double coef, double *const *out,
+                            near_places *places) {
+    size_t e = 0;
+    places->n = 0;
+    for (; e + FOUR <= n; e += FOUR) {
+        double *const to[4] = {out[0] + e, out[1] + e, count > 1 ? out[2] + e : NULL,
+                               count > 1 ? out[3] + e : NULL};
+        four_axes(t, radial, axes, count, e, FOUR, x + e, y + e, x0, y0, coef, to, places);
+    }
+    if (e == n)
+        return;
+    rest_double r = {0};
+    take_rest_double(&r, e, n, x, y, 2 * count, out);
+    four_axes(t, radial, axes, count, e, n - e, r.x, r.y, x0, y0, coef, r.out, places);
+    put_rest_double(&r, e, n, 2 * count, out);
+}
+
+DOUBLE static void add_far(const matcov_gradient *t, const double *radial,
+                           const gradient_axes *axes, size_t n, const double *x, const double *y,
+                           double x0, double y0, double coef, double *f, double *g,
+                           near_places *places) {
+    add_axes(t, radial, axes, 1, n, x, y, x0, y0, coef, (double *const[]){f, g}, places);
+}
+
+DOUBLE static void add_far_axes(const matcov_gradient *t, const double *radial,
+                                const gradient_axes axes[2], size_t n, const double *x,
+                                const double *y, double x0, double y0, double coef,
+                                double *const out[4], near_places *places) {
+    add_axes(t, radial, axes, 2, n, x, y, x0, y0, coef, out, places);
+}
+
+DOUBLE static void add_far_phase(const matcov_gradient *t, const double *radial,
+                                 const double turn[2], size_t n, const double *x, const double *y,
+                                 double x0, double y0, double coef, double *f, double *g,
+                                 near_places *places) {
+    size_t e = 0;
+    places->n = 0;
+    for (; e + FOUR <= n; e += FOUR)
+        four_phase(t, radial, turn, e, FOUR, x + e, y + e, x0, y0, coef,
+                   (double *const[]){f + e, g + e}, places);
+    if (e == n)
+        return;
+    rest_double r = {0};
+    take_rest_double(&r, e, n, x, y, 2, (double *const[]){f, g});
+    four_phase(t, radial, turn, e, n - e, r.x, r.y, x0, y0, coef, r.out, places);
+    put_rest_double(&r, e, n, 2, (double *const[]){f, g});
+}
+
+/* Weights of gradient_spline at f. */
+DOUBLE INLINE void weights_double(__m256d f, double w[4][GRADIENT_AT_ONCE], int e) {
+    const __m256d one = _mm256_set1_pd(1.0), sixth = _mm256_set1_pd(1.0 / 6.0),
+                  half = _mm256_set1_pd(0.5), most = _mm256_set1_pd(2.0 / 3.0);
+    const __m256d g = _mm256_sub_pd(one, f);
+    const __m256d ff = _mm256_mul_pd(_mm256_mul_pd(half, f), f),
+                  gg = _mm256_mul_pd(_mm256_mul_pd(half, g), g);
+    _mm256_storeu_pd(w[0] + e, _mm256_mul_pd(_mm256_mul_pd(_mm256_mul_pd(sixth, g), g), g));
+    _mm256_storeu_pd(w[3] + e, _mm256_mul_pd(_mm256_mul_pd(_mm256_mul_pd(sixth, f), f), f));
+    _mm256_storeu_pd(w[1] + e, _mm256_sub_pd(most, _mm256_mul_pd(ff, _mm256_add_pd(one, g))));
+    _mm256_storeu_pd(w[2] + e, _mm256_sub_pd(most, _mm256_mul_pd(gg, _mm256_add_pd(one, f))));
+}
+
+/* What is beyond n is anything, and comes to nothing. */
+DOUBLE static void find_places(const matcov_gradient *t, near_places *p) {
+    const __m256d sign = _mm256_set1_pd(-0.0), inner = _mm256_set1_pd(t->inner);
+    const __m128i one = _mm_set1_epi32(1), kinds = _mm_set1_epi32(t->kinds);
+    for (int e = 0; e < p->n; e += FOUR) {
+        const __m256d x = _mm256_loadu_pd(p->x + e), y = _mm256_loadu_pd(p->y + e);
+        const __m256d most = _mm256_max_pd(_mm256_andnot_pd(sign, x), _mm256_andnot_pd(sign, y));
+        const __m256d in = _mm256_cmp_pd(most, inner, _CMP_LT_OQ); /* of the fine grid */
+        const __m128i in32 = _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(
+            _mm256_castpd_si256(in), _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6)));
+        const __m256d half =
+            _mm256_blendv_pd(_mm256_set1_pd(t->half[1]), _mm256_set1_pd(t->half[0]), in);
+        const __m256d inverse =
+            _mm256_blendv_pd(_mm256_set1_pd(t->inverse[1]), _mm256_set1_pd(t->inverse[0]), in);
+        const __m256d ax = _mm256_mul_pd(_mm256_add_pd(x, half), inverse),
+                      ay = _mm256_mul_pd(_mm256_add_pd(y, half), inverse);
+        const __m128i i = _mm256_cvttpd_epi32(ax), j = _mm256_cvttpd_epi32(ay);
+        const __m128i side =
+            _mm_blendv_epi8(_mm_set1_epi32(t->side[1]), _mm_set1_epi32(t->side[0]), in32);
+        const __m128i start = _mm_andnot_si128(in32, _mm_set1_epi32(gradient_cells(t, 0)));
+        const __m128i place = _mm_add_epi32(_mm_mullo_epi32(_mm_sub_epi32(j, one), side),
+                                            _mm_add_epi32(start, _mm_sub_epi32(i, one)));
+        _mm256_storeu_si256((__m256i *)(void *)(p->from + e),
+                            _mm256_cvtepi32_epi64(_mm_mullo_epi32(place, kinds)));
+        _mm256_storeu_si256((__m256i *)(void *)(p->step + e),
+                            _mm256_cvtepi32_epi64(_mm_mullo_epi32(side, kinds)));
+        weights_double(_mm256_sub_pd(ax, _mm256_cvtepi32_pd(i)), p->wx, e);
+        weights_double(_mm256_sub_pd(ay, _mm256_cvtepi32_pd(j)), p->wy, e);
+    }
+}
+
 bool gradient_kernels_avx2(gradient_kernels *k) {
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return false;
-    k->both = add_both;
-    k->phase = add_phase;
+    *k = (gradient_kernels){add_far, add_far_axes, add_far_phase, add_both, add_phase, find_places};
     return true;
 }
 

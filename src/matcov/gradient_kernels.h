@@ -47,9 +47,12 @@ typedef struct {
     void (*places)(const matcov_gradient *t, near_places *p);
 } gradient_kernels;
 
-/* NULL where the processor has none. avx2: sets those in single precision, false where it has not.
- */
+/* Of any processor. */
+const gradient_kernels *gradient_kernels_plain(void);
+/* NULL where the processor has none. */
 const gradient_kernels *gradient_kernels_avx512(void);
+/* Those in double precision give the bits of the plain ones. False, *k untouched, where the
+ * processor has none. */
 bool gradient_kernels_avx2(gradient_kernels *k);
 
 #endif

@@ -66,7 +66,7 @@ CLONES static void find_intervals(const structure_table *t, size_t n, const doub
 }
 
 /* Polynomials of four entries side by side, each by itself: their coefficients lie apart, and to
- * gather them into a register takes 1.7 times as long (AVX2). */
+ * gather them into a register takes 1.5 times as long (AVX2). */
 CLONES void structure_add_portable(const structure_table *t, size_t n, const double *x,
                                    const double *y, double x0, double y0, double coef, double *f) {
     int64_t at[AT_ONCE];

@@ -1,6 +1,7 @@
 /* Sensors that measure the mean gradient: covariances, tables and fills against quadrature along
  * the edges, and against what is known in closed form. */
 #include "matcov/gradient.h"
+#include "matcov/gradient_kernels.h"
 #include "matcov/matcov.h"
 #include "support/matcov_case.h"
 
@@ -193,11 +194,78 @@ static void test_interaction(void **state) {
     sys_free(&s);
 }
 
+/* Numbers to add to, at separations of up to twice what is near. */
+typedef struct {
+    double x[GRADIENT_AT_ONCE], y[GRADIENT_AT_ONCE], out[4][GRADIENT_AT_ONCE];
+    near_places p;
+} entries;
+
+static void draw_entries(const matcov_gradient *t, entries *of) {
+    const double wide = 2 * sqrt(t->near2);
+    for (size_t i = 0; i < GRADIENT_AT_ONCE; i++) {
+        of->x[i] = case_random(-wide, wide), of->y[i] = case_random(-wide, wide);
+        for (int r = 0; r < 4; r++)
+            of->out[r][i] = case_random(-1, 1);
+    }
+}
+
+/* Covariances of the first n, by the kernels k, of one of three sorts. */
+static void run_kernels(const gradient_kernels *k, const matcov_gradient *t, const double *radial,
+                        size_t n, int what, entries *of) {
+    const gradient_axes axes[2] = {{{0.8, 0.6}, {0.6, -0.8}, {0.96, 0.28}, {0, 1}},
+                                   {{0.8, 0.6}, {0.28, 0.96}, {0.96, 0.28}, {1, 2}}};
+    const double *const x = of->x, *const y = of->y;
+    double *const out[4] = {of->out[0], of->out[1], of->out[2], of->out[3]};
+    near_places *const p = &of->p;
+    if (what == 0)
+        k->far(t, radial, axes, n, x, y, 0.3, -0.2, 1.7, out[0], out[1], p);
+    else if (what == 1)
+        k->far_axes(t, radial, axes, n, x, y, 0.3, -0.2, 1.7, out, p);
+    else
+        k->far_phase(t, radial, axes->turn, n, x, y, 0.3, -0.2, 1.7, out[0], out[1], p);
+    k->places(t, p);
+}
+
+/* The kernels for AVX2 give the bits of those for any processor. */
+static void test_kernels(void **state) {
+    (void)state;
+    const gradient_key key = {.kappa = 0.2, .la = 1, .lb = 1.25, .turn = 0.1};
+    const matcov_gradient t = gradient_shape(&key);
+    double *radial = malloc(GRADIENT_LINES * sizeof *radial);
+    static entries a, b;
+    gradient_kernels avx2;
+    assert_non_null(radial);
+    if (!gradient_kernels_avx2(&avx2)) {
+        free(radial);
+        skip();
+    }
+    gradient_fill_radial(&key, &t, radial);
+    for (size_t n = 1; n <= GRADIENT_AT_ONCE; n++)
+        for (int what = 0; what < 3; what++) {
+            draw_entries(&t, &a);
+            b = a;
+            run_kernels(gradient_kernels_plain(), &t, radial, n, what, &a);
+            run_kernels(&avx2, &t, radial, n, what, &b);
+            const size_t near = (size_t)a.p.n * sizeof(double);
+            assert_int_equal(a.p.n, b.p.n);
+            assert_memory_equal(a.out, b.out, sizeof a.out);
+            for (int r = 0; r < 4; r++) {
+                assert_memory_equal(a.p.wx[r], b.p.wx[r], near);
+                assert_memory_equal(a.p.wy[r], b.p.wy[r], near);
+            }
+            assert_memory_equal(a.p.entry, b.p.entry, near / 2);
+            assert_memory_equal(a.p.from, b.p.from, near);
+            assert_memory_equal(a.p.step, b.p.step, near);
+            assert_true(n < GRADIENT_AT_ONCE || (a.p.n > 9 && a.p.n < GRADIENT_AT_ONCE - 9));
+        }
+    free(radial);
+}
+
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_derivatives),
-                                       cmocka_unit_test(test_fill), cmocka_unit_test(test_radius),
-                                       cmocka_unit_test(test_mixed),
-                                       cmocka_unit_test(test_interaction)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_derivatives), cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_fill),        cmocka_unit_test(test_radius),
+        cmocka_unit_test(test_mixed),       cmocka_unit_test(test_interaction)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
