@@ -15,30 +15,30 @@ A GPU has ceil(targets / GPUs) targets: time = setup + tors x (reconstructor + s
 
 From nodes (docs/field-maps.md), where RUN was from --nodes N: W and the residual are of a node, images of a target,
 
-    residual       (exposure - samples) / (nodes x exposures)
+    residual       (exposure - samples) / residuals of nodes (run.json, sampling; else nodes x exposures)
     image          (psf + output) / (targets x exposures)
 
-and the night has the nodes of `moao check FILE targets.tolerance=T` (--tolerance), which may grow by those that comparisons add. The
-rates of a run on G GPUs (--run-gpus) are of G targets at a time.
+and the night has the nodes and residuals of `moao check FILE targets.tolerance=T --json` (--tolerance), which may grow by those that
+comparisons add. The rates of a run on G GPUs (--run-gpus) are of G targets at a time.
 """
 import argparse
 import json
 import math
-import re
 import subprocess
 
 PUBLISHED = 4.0  # seconds for a PSF at full scale, on up to 6,144 nodes with 196,608 cores (Ltaief et al. 2018)
 
 
 def counts(moao, path, tolerance=None):
-    """Reconstructors, exposures, targets and nodes of a file (as many as the targets where no tolerance is given)."""
+    """Reconstructors, exposures, targets, nodes and their residuals of a file (of all targets where no tolerance is given)."""
     words = ["targets.tolerance=%g" % tolerance, "targets.sampling=nodes"] if tolerance else []
-    text = subprocess.run([moao, "check", path, "compute.backend=gpu"] + words, stdout=subprocess.PIPE, universal_newlines=True,
+    text = subprocess.run([moao, "check", path, "--json", "compute.backend=gpu"] + words, stdout=subprocess.PIPE, universal_newlines=True,
                           check=False).stdout
-    tors, exposures = map(int, re.search(r"schedule +(\d+) reconstructors?, (\d+) exposures?", text).groups())
-    targets = re.search(r"^targets +(\d+)(?: x (\d+))?", text, re.M).groups()
-    targets = int(targets[0]) * int(targets[1] or 1)
-    return tors, exposures, targets, int(re.search(r"from (\d+) nodes", text).group(1)) if tolerance else targets
+    found = json.loads(text)
+    tors, exposures, targets = (found[key] for key in ("reconstructors", "exposures", "targets"))
+    if tolerance:
+        return tors, exposures, targets, found["nodes"], found["node_residuals"]
+    return tors, exposures, targets, targets, exposures * targets
 
 
 def rates(path, tors, targets, exposures, nodes, gpus=1):
@@ -47,8 +47,9 @@ def rates(path, tors, targets, exposures, nodes, gpus=1):
         run = json.load(f)
     stage = {s["stage"]: s["time_s"] for s in run["stages"]}
     samples = run.get("precision", {}).get("samples_time_s", 0)
+    residuals = run.get("sampling", {}).get("node_residuals", nodes * exposures)
     return (stage["setup"], (stage["matcov"] + stage["factor"] + samples) / tors, stage["solve"] * gpus / (tors * nodes),
-            (stage["exposure"] - samples) * gpus / (nodes * exposures), (stage["psf"] + stage["output"]) * gpus / (targets * exposures))
+            (stage["exposure"] - samples) * gpus / residuals, (stage["psf"] + stage["output"]) * gpus / (targets * exposures))
 
 
 def duration(seconds):
@@ -72,18 +73,20 @@ def main():
     a = p.parse_args()
     if (a.nodes is None) != (a.tolerance is None):
         p.error("--nodes and --tolerance go together")
-    tors, exposures, targets, nodes = counts(a.moao, a.file, a.tolerance)
+    tors, exposures, targets, nodes, residuals = counts(a.moao, a.file, a.tolerance)
     setup, factor, solve, residual, image = rates(a.run, a.tors, a.targets, a.exposures, a.nodes or a.targets, a.run_gpus)
     print("%d reconstructors, %d exposures, %d targets: %d PSFs" % (tors, exposures, targets, targets * exposures))
     if a.nodes:
-        print("%d nodes; reconstructor %.2f s, W of a node %.2f s, its residual %.3f s, images of a target %.4f s" % (nodes, factor, solve, residual, image))
+        print("%d nodes, %d residuals; reconstructor %.2f s, W of a node %.2f s, its residual %.3f s, images of a target %.4f s" % (
+            nodes, residuals, factor, solve, residual, image))
     else:
         print("reconstructor %.2f s, W of a target %.2f s, PSF %.3f s" % (factor, solve, residual + image))
     print("| GPUs | targets of a GPU | night | per PSF, all included |")
     print("| --- | --- | --- | --- |")
     for n in a.gpus:
         mine, own = math.ceil(targets / n), math.ceil(nodes / n)
-        time = setup + tors * factor + own * (tors * solve + exposures * residual) + mine * exposures * image
+        left = math.ceil(residuals / n) if a.nodes else own * exposures
+        time = setup + tors * factor + own * tors * solve + left * residual + mine * exposures * image
         print("| %d | %d | %s | %.3g s |" % (n, mine, duration(time), time / (targets * exposures)))
     print("| published, 196,608 cores | | %s | %.0f s |" % (duration(PUBLISHED * targets * exposures), PUBLISHED))
 

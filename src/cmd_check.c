@@ -166,7 +166,8 @@ static status make_plans(const comm *c, const setup *u, const machine *m, check_
     st = request_init(u->par, &u->s, &u->a, &u->o, &f->q);
     if (st != MOAO_OK)
         return st;
-    f->q.want = u->sampled ? u->want.ntarget : 0;
+    if (u->sampled)
+        request_nodes(&f->q, &u->f);
     const int wanted = u->par->compute_backend;
     const gpu_model *model;
     const bool gpu = gpu_is_here(&model);

@@ -212,6 +212,10 @@ static void print_sequence(const setup *u) {
             field_count(&u->f, NODE_CHECK));
         say("", "with; more where they differ by over %g (targets.tolerance)",
             u->par->targets_tolerance);
+        const int whole = field_whole_exposures(&u->f, &u->a);
+        if (whole < u->a.nexposure)
+            say("", "all of them in %d of %d exposures, which the others follow: %.0f residuals",
+                whole, u->a.nexposure, field_residuals(&u->f, &u->a));
     }
     say("atmosphere", "%d profile%s of up to %d layer%s", u->a.nprofile, text_plural(u->a.nprofile),
         layers, text_plural(layers));
@@ -637,6 +641,7 @@ status check_json(const check_facts *f) {
     if (u->sampled) {
         json_integer(&j, "nodes", u->f.nnode);
         json_number(&j, "node_step_arcsec", u->f.step * ARCSEC_PER_RAD);
+        json_integer(&j, "node_residuals", (long long)field_residuals(&u->f, &u->a));
     }
     json_integer(&j, "reconstructors", u->a.ntor);
     json_integer(&j, "exposures", u->a.nexposure);

@@ -107,6 +107,7 @@ typedef struct {
     int nbudget;
     int nodes, nodes_added, nodes_checked; /* targets.sampling: nodes that were computed, those that
                                               were added, targets that were compared; 0: exact */
+    long node_residuals;                   /* residuals of nodes, of all exposures */
     double node_largest, node_tolerance;   /* largest difference of these */
     double planned;                        /* memory of a rank on the host [bytes] */
     const char *format;                    /* of Cmm and its factor: the word of compute.format, */

@@ -231,6 +231,7 @@ static void write_sampling(json *j, const report *r) {
     json_object(j, "sampling");
     json_integer(j, "nodes", r->nodes);
     json_integer(j, "nodes_added", r->nodes_added);
+    json_integer(j, "node_residuals", r->node_residuals);
     json_integer(j, "targets_compared", r->nodes_checked);
     json_number(j, "tolerance", r->node_tolerance);
     json_number(j, "largest_difference", r->node_largest);

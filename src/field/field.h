@@ -19,6 +19,7 @@
 #include <stdbool.h>
 
 enum { FIELD_NEAREST = 36 }; /* nodes from which a target is interpolated, on all sides */
+enum { FIELD_BASES = 3 };    /* exposures from which another one follows, at most */
 
 typedef enum {
     NODE_LATTICE,
@@ -37,7 +38,19 @@ typedef struct {
     int target;  /* which target it is, -1: none */
     int tor;     /* reconstructor from which on it is there */
     bool picked; /* NODE_CHECK: not drawn at random since its stratum was refined */
+    bool fine;   /* not computed in exposures that follow from others */
 } field_node;
+
+/* An exposure that follows from others of its reconstructor. For one W the residual covariance is
+ * linear in the strengths of the layers (docs/model.md), so
+ *     K_e(x) = sum_b share_b K_b(x) + D_e(x)
+ * where D_e is of what is left of the strengths: so little that it is interpolated from coarse
+ * nodes. square_b: the same of what is of the second order (ln c of single pairs). */
+typedef struct {
+    int n; /* 0: all nodes are computed in it */
+    int base[FIELD_BASES];
+    double share[FIELD_BASES], square[FIELD_BASES];
+} field_follow;
 
 typedef struct { /* a cell that was refined: its lower corner and its side in steps */
     double u, v, side;
@@ -73,6 +86,10 @@ typedef struct {
     bool whole;    /* more nodes save nothing: every target is one */
     int left_from; /* reconstructor from which on only targets are computed, 0: none */
     int stays;     /* but for this node */
+
+    field_follow *follow; /* [exposures], NULL: none follows from others */
+    int coarse;           /* rows from one node of every exposure to the next */
+    int whole_from;       /* reconstructor from which on none follows; INT_MAX: none */
 } field;
 
 /* Steps of the lattice [rad] at which the largest error of a Strehl ratio or ensquared energy is
@@ -80,12 +97,19 @@ typedef struct {
  * profile: where one is rougher, nodes are added. */
 double field_step(const sys *s, const atmos *a, double tolerance);
 
-/* Nodes for the targets of s, those of exact[nexact] (numbers from 0) among them. MOAO_MEMORY. */
-status field_init(const sys *s, double step, const int *exact, int nexact, field *f);
+/* Nodes for the targets of s, those of exact[nexact] (numbers from 0) among them; a: exposures of
+ * which some may follow from others, NULL: none. MOAO_MEMORY. */
+status field_init(const sys *s, const atmos *a, double step, const int *exact, int nexact,
+                  field *f);
 void field_free(field *f);
 /* Nodes from which is interpolated or that are computed to compare; nodes that are to be made of
  * the whole field before anything is known. */
 int field_count(const field *f, field_kind kind);
+/* Exposures that follow from others, where that saves time (f->size is known). MOAO_MEMORY. */
+status field_follow_init(const atmos *a, field *f);
+/* Exposures in which all nodes are computed; residuals of nodes of all exposures. */
+int field_whole_exposures(const field *f, const atmos *a);
+double field_residuals(const field *f, const atmos *a);
 /* Whether they save at least a quarter of the targets. */
 bool field_pays(const field *f);
 
@@ -95,20 +119,24 @@ typedef struct { /* weights of a row: w[first[i] .. first[i+1]] of nodes node[] 
     double *power; /* [n] kriging's standard deviation up to a factor: 0 at a node */
 } field_weights;
 
-/* Weights for n directions [rad] from the nodes that are sources under reconstructor `tor`; a node
- * in that very place counts alone, unless it is without[i] (NULL: none; -1). MOAO_MEMORY. */
-status field_interpolate(const field *f, int tor, int n, const double (*at)[2], const int *without,
-                         field_weights *w);
+/* Weights for n directions [rad] from the nodes that are sources under reconstructor `tor` and are
+ * computed in its exposure e (-1: in any); a node in that very place counts alone, unless it is
+ * without[i] (NULL: none; -1). MOAO_MEMORY. */
+status field_interpolate(const field *f, int tor, int e, int n, const double (*at)[2],
+                         const int *without, field_weights *w);
 void field_weights_free(field_weights *w);
 bool field_is_source(const field_node *n);
-/* Whether node i is computed under reconstructor `tor`. */
-bool field_computes(const field *f, int i, int tor);
+/* Whether node i is computed under reconstructor `tor`, in its exposure e (-1: in any). */
+bool field_computes(const field *f, int i, int tor, int e);
+/* Whether exposure e of reconstructor `tor` follows from others. */
+bool field_follows(const field *f, int tor, int e);
 /* Whether a node is within the extent of the targets: it has others on all sides. */
 bool field_inside(const field *f, const field_node *n);
 
 typedef struct { /* a comparison */
     int node;    /* of kind NODE_CHECK */
     double error, power;
+    double whole; /* error among exposures in which all nodes are computed */
 } field_check;
 
 typedef struct {        /* of a run */
@@ -120,7 +148,9 @@ typedef struct {        /* of a run */
 
 /* Expected errors of all targets from n checks and the powers of all targets. */
 void field_errors(field *f, const double *power, const field_check *check, int n);
-/* After field_errors. Refines the field where one of n checks is over the tolerance, and a stratum
+/* After field_errors. Where one of n checks is over the tolerance in an exposure that follows from
+ * others, and much less off in these, none follows from this reconstructor on. Else
+ * refines the field where one is over the tolerance, and a stratum
  * where that is expected of too many targets: a node in the middle of a cell, later in those of its
  * sides. More targets are compared then, or those of the largest expected errors if these are over
  * the tolerance. Targets are computed instead where nodes have not lowered an error, and all of

@@ -3,6 +3,7 @@
 
 #include "base/mix.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +98,8 @@ static bool add_node(field *f, const double at[2], field_kind kind, int tor, int
         return true;
     }
     const double *to = target >= 0 ? f->want[target] : at;
-    f->node[f->nnode] = (field_node){{to[0], to[1]}, kind, target, tor, false};
+    const bool fine = f->follow != NULL && kind == NODE_REFINED;
+    f->node[f->nnode] = (field_node){{to[0], to[1]}, kind, target, tor, false, fine};
     if (target >= 0)
         f->node_of[target] = f->nnode;
     f->nnode++;
@@ -270,12 +272,61 @@ static status take_stars(const sys *s, field *f) {
     return st;
 }
 
-status field_init(const sys *s, double step, const int *exact, int nexact, field *f) {
+/* Whether a place of the lattice is computed in every exposure: every f->coarse-th row and the last
+ * one, of those of the targets and one more on each side. */
+static bool is_coarse(const field *f, int i, int n) {
+    return (i + 1) % f->coarse == 0 || i == n + 1;
+}
+
+static void add_lattice(field *f, const unsigned char *need, int nu, int nv, int margin) {
+    const int across = nu + 1 + 2 * margin, down = nv + 1 + 2 * margin;
+    for (int j = 0; j < down; j++)
+        for (int i = 0; i < across; i++) {
+            double at[2];
+            from_lattice(f, i - margin, j - margin, at);
+            if (!need[j * across + i] || !add_node(f, at, NODE_LATTICE, 0, -1))
+                continue;
+            f->node[f->nnode - 1].fine =
+                f->follow != NULL &&
+                !(is_coarse(f, i - margin, nu) && (f->line || is_coarse(f, j - margin, nv)));
+        }
+}
+
+/* The node that is farthest from the axis, by which mixed precision is sampled, in every exposure;
+ * fine nodes come last, so that a chunk's exposures are those of all its nodes. */
+static status sort_nodes(field *f) {
+    field_node *all = NULL;
+    int n = 0, edge = 0;
+    const status st = f->follow != NULL ? ALLOC(all, (size_t)f->nnode, "nodes") : MOAO_OK;
+    if (st != MOAO_OK || f->follow == NULL)
+        return st;
+    for (int i = 1; i < f->nnode; i++)
+        if (hypot(f->node[i].at[0], f->node[i].at[1]) >
+            hypot(f->node[edge].at[0], f->node[edge].at[1]))
+            edge = i;
+    f->node[edge].fine = false;
+    for (int fine = 0; fine < 2; fine++)
+        for (int i = 0; i < f->nnode; i++)
+            if (f->node[i].fine == (fine == 1))
+                all[n++] = f->node[i];
+    memcpy(f->node, all, (size_t)n * sizeof *all);
+    for (int i = 0; i < n; i++)
+        if (f->node[i].target >= 0)
+            f->node_of[f->node[i].target] = i;
+    free(all);
+    return st;
+}
+
+status field_init(const sys *s, const atmos *a, double step, const int *exact, int nexact,
+                  field *f) {
     const int margin = REACH;
     double size[2];
     unsigned char *need = NULL;
     status st;
-    *f = (field){.nwant = s->ntarget, .want = (const double(*)[2])s->targets, .step = step};
+    *f = (field){.nwant = s->ntarget,
+                 .want = (const double(*)[2])s->targets,
+                 .step = step,
+                 .whole_from = INT_MAX};
     TRY(ALLOC(f->node_of, (size_t)f->nwant, "targets"));
     TRY(ALLOC(f->stratum, (size_t)f->nwant, "targets"));
     TRY(ALLOC(f->error, (size_t)f->nwant, "targets"));
@@ -297,15 +348,13 @@ status field_init(const sys *s, double step, const int *exact, int nexact, field
         f->capacity += need[i];
     f->capacity = ROOM * f->capacity + 3 * f->nwant + 7 * f->nstar + 64;
     TRY(ALLOC(f->node, (size_t)f->capacity, "nodes"));
-    for (int j = 0; j < down; j++)
-        for (int i = 0; i < across; i++) {
-            double at[2];
-            from_lattice(f, i - margin, j - margin, at);
-            if (need[j * across + i])
-                add_node(f, at, NODE_LATTICE, 0, -1);
-        }
-    for (int i = 0; i < nexact; i++)
+    if (a != NULL)
+        TRY(field_follow_init(a, f));
+    add_lattice(f, need, nu, nv, margin);
+    for (int i = 0; i < nexact; i++) {
         add_node(f, f->want[exact[i]], NODE_TARGET, 0, exact[i]);
+        f->node[f->node_of[exact[i]]].fine = false;
+    }
     for (int i = 0; i < f->nstar; i++)
         add_star(f, f->star[i]);
     for (int t = 0; t < f->nwant; t++)
@@ -314,6 +363,7 @@ status field_init(const sys *s, double step, const int *exact, int nexact, field
     for (int i = 0; i < f->nstar; i++)
         check_star(f, f->star[i]);
     f->most = field_pays(f) ? (int)(WORTH * f->nwant) : MOST_TIMES * f->nnode;
+    st = sort_nodes(f);
 done:
     free(need);
     if (st != MOAO_OK)
@@ -328,6 +378,7 @@ void field_free(field *f) {
     free(f->node);
     free(f->star);
     free(f->cell);
+    free(f->follow);
     *f = (field){0};
 }
 
@@ -380,8 +431,10 @@ static int take_targets(field *f, int tor, int stratum, const field_cell *c) {
     int added = 0;
     for (int t = 0; t < f->nwant; t++)
         if (f->node_of[t] < 0 && (stratum < 0 || (int)f->stratum[t] == stratum) &&
-            (c == NULL || in_cell(f, t, c)))
-            added += add_node(f, f->want[t], NODE_REFINED, tor, t);
+            (c == NULL || in_cell(f, t, c)) && add_node(f, f->want[t], NODE_REFINED, tor, t)) {
+            f->node[f->node_of[t]].fine = false;
+            added++;
+        }
     return added;
 }
 
@@ -478,6 +531,7 @@ static void give_up(field *f, int tor, int before, int *added) {
         }
     f->nnode = n;
     f->whole = true;
+    f->whole_from = tor < f->whole_from ? tor : f->whole_from;
     take_targets(f, tor, -1, NULL);
     *added = f->nnode - before + 1; /* checks that became sources count */
 }
@@ -550,6 +604,15 @@ static int compare_more(field *f, int tor, int stratum, bool failed, int over) {
     return count;
 }
 
+/* Whether a target is over the tolerance in an exposure that follows from others, and nodes are not
+ * the cause. */
+static bool fails_to_follow(const field_check *check, int n, double tolerance) {
+    for (int i = 0; i < n; i++)
+        if (!(check[i].error <= tolerance) && !(check[i].whole > LOWERED * check[i].error))
+            return true;
+    return false;
+}
+
 status field_refine(field *f, int tor, double tolerance, const field_check *check, int n,
                     int *added) {
     const int cells = f->ncell, before = f->nnode;
@@ -558,6 +621,11 @@ status field_refine(field *f, int tor, double tolerance, const field_check *chec
     bool any = false;
     status st = MOAO_OK;
     *added = 0;
+    if (f->follow != NULL && tor < f->whole_from && fails_to_follow(check, n, tolerance)) {
+        f->whole_from = tor;
+        *added = 1;
+        return st;
+    }
     if (f->rounds.tor != tor)
         f->rounds = (field_rounds){.tor = tor};
     for (int i = 0; i < n && st == MOAO_OK; i++) {

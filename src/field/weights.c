@@ -18,8 +18,14 @@ bool field_is_source(const field_node *n) {
     return n->kind != NODE_CHECK && n->kind != NODE_AGAIN;
 }
 
-bool field_computes(const field *f, int i, int tor) {
+bool field_follows(const field *f, int tor, int e) {
+    return e >= 0 && f->follow != NULL && f->follow[e].n > 0 && tor < f->whole_from;
+}
+
+bool field_computes(const field *f, int i, int tor, int e) {
     const field_node *p = &f->node[i];
+    if (p->fine && field_follows(f, tor, e))
+        return false;
     return p->tor <= tor && (p->target >= 0 || f->left_from == 0 || tor < f->left_from ||
                              p->tor >= f->left_from || i == f->stays);
 }
@@ -35,11 +41,12 @@ typedef struct {
 } near;
 
 /* The nearest nodes, sorted; of equal ones those that were there first. Returns how many. */
-static int find_around(const field *f, int tor, const double at[2], int without, near *list) {
+static int find_around(const field *f, int tor, int e, const double at[2], int without,
+                       near *list) {
     int n = 0;
     for (int i = 0; i < f->nnode; i++) {
         const field_node *p = &f->node[i];
-        if (!field_is_source(p) || !field_computes(f, i, tor) || i == without)
+        if (!field_is_source(p) || !field_computes(f, i, tor, e) || i == without)
             continue;
         const double r = hypot(p->at[0] - at[0], p->at[1] - at[1]) / f->step;
         if (n == AROUND && r >= list[n - 1].r * (1 - 1e-12))
@@ -67,11 +74,12 @@ static bool is_shadowed(const field *f, const near *all, const bool *taken, int 
 /* FIELD_NEAREST of them: the first of each sector, so that those where nodes are dense leave none
  * out on the other side, then the nearest of the rest. Sectors begin where no row of a lattice is.
  */
-static int find_nearest(const field *f, int tor, const double at[2], int without, near *list) {
+static int find_nearest(const field *f, int tor, int e, const double at[2], int without,
+                        near *list) {
     near all[AROUND];
     bool taken[AROUND] = {false};
     int of[SECTORS] = {0}, n = 0;
-    const int count = find_around(f, tor, at, without, all);
+    const int count = find_around(f, tor, e, at, without, all);
     for (int i = 0; i < count; i++) {
         const double *q = f->node[all[i].node].at;
         const double turn = atan2(q[1] - at[1], q[0] - at[0]) - atan2(f->axis[1], f->axis[0]);
@@ -138,11 +146,11 @@ static bool solve(int n, double (*x)[2], int degree, bool line, double *w, doubl
 }
 
 /* Weights of one place; returns their number. */
-static int weights_at(const field *f, int tor, const double at[2], int without, int *node,
+static int weights_at(const field *f, int tor, int e, const double at[2], int without, int *node,
                       double *w, double *power) {
     near list[FIELD_NEAREST];
     double x[FIELD_NEAREST][2];
-    int n = find_nearest(f, tor, at, without, list);
+    int n = find_nearest(f, tor, e, at, without, list);
     *power = 0;
     for (int i = 0; i < n; i++)
         node[i] = list[i].node;
@@ -167,8 +175,8 @@ static int weights_at(const field *f, int tor, const double at[2], int without, 
     return 1;
 }
 
-status field_interpolate(const field *f, int tor, int n, const double (*at)[2], const int *without,
-                         field_weights *w) {
+status field_interpolate(const field *f, int tor, int e, int n, const double (*at)[2],
+                         const int *without, field_weights *w) {
     const size_t most = (size_t)n * FIELD_NEAREST;
     status st;
     *w = (field_weights){.n = n};
@@ -181,8 +189,8 @@ status field_interpolate(const field *f, int tor, int n, const double (*at)[2], 
 #pragma omp parallel for schedule(dynamic, 16)
     for (int i = 0; i < n; i++) {
         const size_t to = (size_t)i * FIELD_NEAREST;
-        w->first[i + 1] = weights_at(f, tor, at[i], without != NULL ? without[i] : -1, w->node + to,
-                                     w->w + to, &w->power[i]);
+        w->first[i + 1] = weights_at(f, tor, e, at[i], without != NULL ? without[i] : -1,
+                                     w->node + to, w->w + to, &w->power[i]);
     }
     for (int i = 0; i < n; i++) {
         const size_t to = (size_t)w->first[i], row = (size_t)i * FIELD_NEAREST,

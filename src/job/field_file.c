@@ -173,7 +173,7 @@ static status add_exposure(field_file *file, const setup *u, int e, double share
     psf_fit *fit = NULL;
     status st;
     TRY(read_kept(file, e, &kept));
-    TRY(field_interpolate(&file->f, atmos_tor_of(&u->a, e), n, at, NULL, &w));
+    TRY(field_interpolate(&file->f, atmos_tor_of(&u->a, e), -1, n, at, NULL, &w));
     TRY(psf_rest_init(u->ps, p, &fit));
     for (int i = 0; i < n; i++) {
         TRY(images_of(u, &w, kept, file->nkept, fit, i, s));

@@ -63,6 +63,11 @@ void request_for_gpu(request *q, const gpu_model *model) {
                       (double)q->s->m * gpu_model_integers(g) >= MACHINE_INTEGER_MEASUREMENTS;
 }
 
+void request_nodes(request *q, const field *f) {
+    q->want = f->nwant;
+    q->residuals = field_residuals(f, q->a) / ((double)q->a->nexposure * f->nnode);
+}
+
 status request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o,
                     request *q) {
     status st;
@@ -73,6 +78,7 @@ status request_init(const params *par, const sys *s, const atmos *a, const psf_o
                    .factor = par->compute_factor,
                    .product = par->compute_product,
                    .distributed = par->compute_tlr_distributed,
+                   .residuals = 1,
                    .way = -1,
                    .split_moduli = -1,
                    .tile = (int)tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile),
@@ -413,16 +419,19 @@ static void count_work(const request *q, plan *p) {
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
     const double nw = sys_shares(s) ? p->nchunk : nt; /* W, and Y of an exposure */
     const double nd = p->by_layers ? p->nchunk : nt;  /* targets with covariances of their own */
+    const double part = q->residuals;
     p->flops[STAGE_SOLVE] = ntor * nw *
                             (2 * v * m * m * (1 + p->pair->factor->residuals) +
                              2 * v * of.solve * sys_fit_directions(s) * m);
-    p->flops[STAGE_EXPOSURE] = ne * (nw * (v * m * m + 2 * v * v * m + of.end) +
-                                     nd * 2 * v * (o->phase ? points : of.exposure) * m) +
+    p->flops[STAGE_EXPOSURE] = part * ne *
+                                   (nw * (v * m * m + 2 * v * v * m + of.end) +
+                                    nd * 2 * v * (o->phase ? points : of.exposure) * m) +
                                (o->phase ? 0 : ne * (2 * v * t * of.truth + 2 * v * v * t));
     if (p->by_layers)
         p->flops[STAGE_EXPOSURE] += ne * p->nchunk * plan_layers_flops(q);
     if (o->budget)
-        p->flops[STAGE_EXPOSURE] += nt * ntor * 2 * v * v * m + nd * ne * 2 * v * lag_points(q) * m;
+        p->flops[STAGE_EXPOSURE] +=
+            nt * ntor * 2 * v * v * m + part * nd * ne * 2 * v * lag_points(q) * m;
     const double all = q->want > 0 ? q->want : nt;
     double maps = all * (ne + 1) * (2 + o->nbox + 1) * o->nlambda * 8;
     maps += o->budget ? all * (ne + 1) * budget_count(s) * 8 : 0;
@@ -521,9 +530,9 @@ static void estimate(const request *q, const machine *k, plan *p) {
     if (sys_shares(s) && o->phase)
         p->time.exposure += uneven * pair_flops(s, o) * flop;
     p->time.start = MACHINE_START + p->flops[STAGE_SETUP] * flop;
-    p->time.total =
-        p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +
-        a->nexposure * (p->nchunk * p->time.common + nt * p->time.exposure + q->want * image);
+    p->time.total = p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +
+                    a->nexposure * (p->nchunk * p->time.common +
+                                    nt * q->residuals * p->time.exposure + q->want * image);
 }
 
 /* Factors that are computed, in units of one for each reconstructor: a node's devices compute one

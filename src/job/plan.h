@@ -5,6 +5,7 @@
 
 #include "base/machine.h"
 #include "factor/tlr_cmm.h"
+#include "field/field.h"
 #include "obsseq/layer_tables.h"
 #include "operator/operator.h"
 #include "params/params.h"
@@ -26,6 +27,7 @@ typedef struct { /* what is asked for; borrowed */
     int sample;             /* target by which what is not exact is checked */
     bool keep;              /* what images are made of is kept of every target: they are nodes, */
     int want;               /* between which so many are interpolated; 0: none */
+    double residuals;       /* of an exposure, of those of all targets, in the mean */
 
     /* what follows from these alone, whatever the machine and the number of targets [bytes] */
     int nlayer, nexposure; /* most of any profile, of any reconstructor */
@@ -49,6 +51,8 @@ typedef struct { /* what is asked for; borrowed */
  * case alone, so that a resumed run chooses the same. MOAO_MEMORY where there is none to count
  * by. */
 status request_init(const params *par, const sys *s, const atmos *a, const psf_opts *o, request *q);
+/* Local. The targets are nodes. */
+void request_nodes(request *q, const field *f);
 /* Local. For GPUs of a model: what pays depends on their rates. A run that goes on keeps what it
  * began with. */
 void request_for_gpu(request *q, const gpu_model *model);

@@ -307,10 +307,12 @@ static status write_results(run *r) {
     begin_part(r, maps_seconds(r), 0);
     progress_step("writing maps");
     const params par = stated(r);
+    r->rep.node_residuals = r->u.sampled ? run_nodes_residuals(r) : 0;
     const maps_sampling sampling = {.f = &r->u.f,
                                     .node_of = r->u.f.node_of,
                                     .error = r->nodes.error,
                                     .nodes = r->u.f.nnode,
+                                    .residuals = r->rep.node_residuals,
                                     .checked = r->nodes.report.checked,
                                     .step = r->u.f.step,
                                     .tolerance = par.targets_tolerance,

@@ -1,6 +1,6 @@
 /* A run that computes at nodes (field/field.h): comparison with targets that are computed too,
  * nodes that are added, and the results of all targets. */
-#include "job/run_state.h"
+#include "job/node_values.h"
 
 #include "base/progress.h"
 #include "base/text.h"
@@ -12,45 +12,6 @@
 enum { PER_RANK = 32 }; /* targets of a rank whose results are collected at once */
 #define SUSPICIOUS 15.0 /* a node that far from its neighbours, in medians, is computed again */
 #define ROUNDING 2e-5   /* of results from what is kept, in single precision, of a node */
-
-typedef struct { /* of an exposure's nodes, on every rank */
-    size_t ns, nkept;
-    double *scalars;
-    float *kept;
-} node_values;
-
-static void values_free(node_values *v) {
-    free(v->scalars);
-    free(v->kept);
-    *v = (node_values){0};
-}
-
-static size_t quality_count(const run *r) {
-    return store_scalars(r->u.o.nlambda, r->u.o.nbox, 0);
-}
-
-/* Collective. Those under reconstructor k; kept: with what images are made of. */
-static status load_values(const run *r, int k, int e, bool kept, node_values *v) {
-    const result_block b = run_block(r, e, 0, 1);
-    const size_t n = (size_t)r->u.f.nnode;
-    status st;
-    *v = (node_values){.ns = store_scalars(b.nlambda, b.nbox, b.nbudget),
-                       .nkept = kept ? psf_kept_count(r->u.ps) : 0};
-    st = ALLOC(v->scalars, n * v->ns, "results of nodes");
-    if (st == MOAO_OK)
-        st = ALLOC(v->kept, n * v->nkept, "what is kept of nodes");
-    for (int i = 0; is_root(r) && st == MOAO_OK && i < (int)n; i++)
-        if (field_computes(&r->u.f, i, k))
-            st = store_read_node(r->st, e, i, v->scalars + (size_t)i * v->ns,
-                                 kept ? v->kept + (size_t)i * v->nkept : NULL);
-    TRY(comm_agree(r->c, st));
-    comm_bcast(r->c, v->scalars, n * v->ns * sizeof *v->scalars);
-    comm_bcast(r->c, v->kept, n * v->nkept * sizeof *v->kept);
-done:
-    if (st != MOAO_OK)
-        values_free(v);
-    return st;
-}
 
 /* Rows of weights of directions from .. end. */
 static obsseq_rows rows_of(const field_weights *w, int from, int end, const node_values *v) {
@@ -67,13 +28,13 @@ static const profile *profile_of(const run *r, int e) {
 /* Collective. Results of an exposure between nodes against those that were computed there. */
 static status compare_exposure(run *r, int k, int e, obsexposure *ex, const field_weights *w,
                                field_check *check) {
-    const size_t nq = quality_count(r), n = (size_t)w->n;
+    const size_t nq = node_quality_count(r), n = (size_t)w->n;
     const int from = w->n * r->c->rank / r->c->size, end = w->n * (r->c->rank + 1) / r->c->size;
     const result_block b = run_block(r, e, 0, 1);
     node_values v = {0};
     double *all = NULL;
     status st;
-    TRY(load_values(r, k, e, true, &v));
+    TRY(node_values_load(r, k, e, true, &v));
     st = ALLOC(all, n * nq, "comparisons");
     if (st == MOAO_OK) {
         const obsseq_rows rows = rows_of(w, from, end, &v);
@@ -87,9 +48,11 @@ static status compare_exposure(run *r, int k, int e, obsexposure *ex, const fiel
         const double gap =
             obsseq_difference(&b, all + i * nq, v.scalars + (size_t)check[i].node * v.ns);
         check[i].error = fmax(check[i].error, gap);
+        if (!field_follows(&r->u.f, k, e))
+            check[i].whole = fmax(check[i].whole, gap);
     }
 done:
-    values_free(&v);
+    node_values_free(&v);
     free(all);
     return st;
 }
@@ -110,7 +73,7 @@ static status compare(run *r, int k, obsexposure *ex, field_check **check, int *
             (*check)[(*n)++] = (field_check){.node = i};
         }
     if (st == MOAO_OK)
-        st = field_interpolate(f, k, *n, (const double(*)[2])at, NULL, &w);
+        st = field_interpolate(f, k, -1, *n, (const double(*)[2])at, NULL, &w);
     TRY(comm_agree(r->c, st));
     for (int i = 0; i < *n; i++)
         (*check)[i].power = w.power[i];
@@ -130,14 +93,17 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Adds to gap[] what the Strehl ratios and ensquared energies of each source are off those between
- * the others, in units of kriging's deviation; the largest difference itself to off[]. */
-static void add_gaps(const run *r, const field_weights *w, const node_values *v, double *gap,
-                     double *off) {
+/* Adds to gap[] what the Strehl ratios and ensquared energies of each source of exposure e are off
+ * those between the others, in units of kriging's deviation; the largest difference itself to
+ * off[]. */
+static void add_gaps(const run *r, int k, int e, const field_weights *w, const node_values *v,
+                     double *gap, double *off) {
     const result_block b = run_block(r, 0, 0, 1);
     double between[512];
-    const size_t nq = quality_count(r) < 512 ? quality_count(r) : 0;
+    const size_t nq = node_quality_count(r) < 512 ? node_quality_count(r) : 0;
     for (int i = 0; i < w->n; i++) {
+        if (!field_computes(&r->u.f, i, k, e))
+            continue;
         memset(between, 0, sizeof between);
         for (int j = w->first[i]; j < w->first[i + 1]; j++)
             for (size_t q = 0; q < nq; q++)
@@ -149,8 +115,8 @@ static void add_gaps(const run *r, const field_weights *w, const node_values *v,
     }
 }
 
-/* Weights of each node between the others. */
-static status weights_without(const field *f, int k, field_weights *w) {
+/* Weights of each node between the others of an exposure. */
+static status weights_without(const field *f, int k, int e, field_weights *w) {
     const size_t n = (size_t)f->nnode;
     double(*at)[2] = NULL;
     int *self = NULL;
@@ -161,7 +127,7 @@ static status weights_without(const field *f, int k, field_weights *w) {
         memcpy(at[i], f->node[i].at, sizeof *at);
         self[i] = (int)i;
     }
-    st = field_interpolate(f, k, (int)n, (const double(*)[2])at, self, w);
+    st = field_interpolate(f, k, e, (int)n, (const double(*)[2])at, self, w);
 done:
     free(at);
     free(self);
@@ -174,23 +140,28 @@ static status find_suspect(run *r, int k, int *suspect) {
     const size_t n = (size_t)f->nnode;
     double *gap = NULL;
     int first, end, sources = 0;
-    field_weights w = {0};
+    field_weights w = {0}, few = {0}; /* between all nodes; between those of every exposure */
     *suspect = -1;
     status st = ALLOC(gap, 3 * n, "nodes");
-    TRY(comm_agree(r->c, st == MOAO_OK ? weights_without(f, k, &w) : st));
+    atmos_exposures_of(&r->u.a, k, &first, &end);
+    if (st == MOAO_OK)
+        st = weights_without(f, k, -1, &w);
+    for (int e = first; e < end && st == MOAO_OK; e++)
+        if (field_follows(f, k, e) && few.n == 0)
+            st = weights_without(f, k, e, &few);
+    TRY(comm_agree(r->c, st));
     double *const off = gap + n, *const sorted = off + n;
     memset(gap, 0, 2 * n * sizeof *gap);
-    atmos_exposures_of(&r->u.a, k, &first, &end);
     for (int e = first; e < end; e++) {
         node_values v;
-        TRY(load_values(r, k, e, false, &v));
-        add_gaps(r, &w, &v, gap, off);
-        values_free(&v);
+        TRY(node_values_load(r, k, e, false, &v));
+        add_gaps(r, k, e, field_follows(f, k, e) ? &few : &w, &v, gap, off);
+        node_values_free(&v);
     }
     int most = -1;
     for (int i = 0; i < (int)n; i++) {
-        if (!field_is_source(&f->node[i]) || !field_computes(f, i, k) || r->nodes.again[i] != 0 ||
-            !field_inside(f, &f->node[i]))
+        if (!field_is_source(&f->node[i]) || !field_computes(f, i, k, -1) ||
+            r->nodes.again[i] != 0 || !field_inside(f, &f->node[i]))
             continue;
         sorted[sources++] = gap[i];
         if (most < 0 || gap[i] > gap[most])
@@ -202,6 +173,7 @@ static status find_suspect(run *r, int k, int *suspect) {
         *suspect = most;
 done:
     field_weights_free(&w);
+    field_weights_free(&few);
     free(gap);
     return st;
 }
@@ -214,11 +186,13 @@ static status judge_again(run *r, int k, int node, int again) {
     for (int e = first; e < end; e++) {
         const result_block b = run_block(r, e, 0, 1);
         node_values v;
-        TRY(load_values(r, k, e, false, &v));
+        if (!field_computes(&r->u.f, node, k, e))
+            continue;
+        TRY(node_values_load(r, k, e, false, &v));
         const double gap = obsseq_difference(&b, v.scalars + (size_t)node * v.ns,
                                              v.scalars + (size_t)again * v.ns);
         const double *at = r->u.f.node[node].at;
-        values_free(&v);
+        node_values_free(&v);
         if (!(gap <= r->u.par->targets_tolerance))
             TRY(status_fail(
                 MOAO_NUMERIC,
@@ -235,15 +209,23 @@ done:
 
 /* --- the loop of a reconstructor */
 
-/* Collective. Nodes from `before` on are new: what is done of them is known on every rank. */
-static status take_new(run *r, int before) {
+void run_nodes_find(run *r, int from) {
+    const field *f = &r->u.f;
+    for (int e = 0; e < r->u.a.nexposure; e++)
+        for (int i = from; i < f->nnode; i++)
+            r->done[cell(r, e, i)] = !field_computes(f, i, atmos_tor_of(&r->u.a, e), e) ? NEVER
+                                     : store_node_done(r->st, e, i)                     ? 1
+                                                                                        : 0;
+}
+
+/* Collective. Nodes from `from` on are new or asked for anew: what is done of them is known on
+ * every rank. */
+static void take_new(run *r, int from) {
     setup_more_nodes(&r->u);
+    if (is_root(r))
+        run_nodes_find(r, from);
     for (int e = 0; e < r->u.a.nexposure; e++)
-        for (int i = before; is_root(r) && i < r->u.f.nnode; i++)
-            r->done[cell(r, e, i)] = store_node_done(r->st, e, i);
-    for (int e = 0; e < r->u.a.nexposure; e++)
-        comm_bcast(r->c, r->done + cell(r, e, before), (size_t)(r->u.f.nnode - before));
-    return MOAO_OK;
+        comm_bcast(r->c, r->done + cell(r, e, from), (size_t)(r->u.f.nnode - from));
 }
 
 /* Whether a node of reconstructor k computes every target: nothing is interpolated. */
@@ -287,37 +269,49 @@ static void keep_found(run *r, int k, const field_check *check, int n, double la
                       drawn > 0 ? fmin(100, 300.0 / drawn) : 100);
 }
 
+/* Expected errors of all targets, the largest of the reconstructors; of a node that follows in some
+ * exposures the mean one. */
+static void keep_errors(run *r, int k) {
+    const field *f = &r->u.f;
+    double mean = 0;
+    int left = 0;
+    for (int t = 0; t < f->nwant; t++)
+        if (f->node_of[t] < 0) {
+            mean += f->error[t];
+            left++;
+        }
+    mean /= left > 0 ? left : 1;
+    for (int t = 0; t < f->nwant; t++) {
+        const bool follows = f->node_of[t] >= 0 && f->node[f->node_of[t]].fine && k < f->whole_from;
+        r->nodes.error[t] = fmax(r->nodes.error[t], follows ? mean : f->error[t]);
+    }
+}
+
 /* Expected errors of all targets, and nodes that comparisons ask for. */
 static status refine_nodes(run *r, int k, const field_check *check, int n, int *added) {
     field *f = &r->u.f;
     field_weights w;
-    status st = field_interpolate(f, k, f->nwant, f->want, NULL, &w);
+    status st = field_interpolate(f, k, -1, f->nwant, f->want, NULL, &w);
     if (st == MOAO_OK) {
         field_errors(f, w.power, check, n);
         st = field_refine(f, k, r->u.par->targets_tolerance, check, n, added);
     }
     field_weights_free(&w);
-    for (int t = 0; st == MOAO_OK && *added == 0 && t < f->nwant; t++)
-        r->nodes.error[t] = fmax(r->nodes.error[t], f->error[t]);
+    if (st == MOAO_OK && *added == 0)
+        keep_errors(r, k);
     return st;
 }
 
 /* All targets are nodes from reconstructor k on: the other nodes are computed no more, unless
  * field.fits is to have them or one of them is the sample of mixed precision. */
 static void leave_nodes(run *r, int k) {
-    const field *f = &r->u.f;
     if (is_root(r))
         progress_note(
             "targets.tolerance %.1e asks for more nodes than save anything: all %d targets "
             "are computed",
-            r->u.par->targets_tolerance, f->nwant);
-    if (r->u.par->output_field)
-        return;
-    field_leave(&r->u.f, k, r->acc.edge);
-    for (int e = 0; e < r->u.a.nexposure; e++)
-        for (int i = 0; i < f->nnode; i++)
-            if (atmos_tor_of(&r->u.a, e) > k && !field_computes(f, i, atmos_tor_of(&r->u.a, e)))
-                r->done[cell(r, e, i)] = NEVER;
+            r->u.par->targets_tolerance, r->u.f.nwant);
+    if (!r->u.par->output_field)
+        field_leave(&r->u.f, k, r->acc.edge);
 }
 
 /* Collective. The node that is suspicious is computed again, or was, once under a reconstructor;
@@ -346,14 +340,14 @@ static status check_sources(run *r, int k, bool *more) {
         s->pending = suspect;
     }
     *more = r->u.f.nnode > before;
-    st = take_new(r, before);
+    take_new(r, before);
 done:
     return st;
 }
 
 status run_nodes_check(run *r, int k, obsexposure *ex, bool *more) {
     const double tolerance = r->u.par->targets_tolerance, from = report_now();
-    const int before = r->u.f.nnode;
+    const int before = r->u.f.nnode, followed = r->u.f.whole_from;
     const bool whole = r->u.f.whole;
     field_check *check = NULL;
     int n, added = 0;
@@ -374,10 +368,14 @@ status run_nodes_check(run *r, int k, obsexposure *ex, bool *more) {
                       n, text_plural(n), largest, tolerance, r->u.f.nnode - before,
                       text_plural(r->u.f.nnode - before));
     r->nodes.report.added += r->u.f.nnode - before;
-    if (r->u.f.nnode > before)
-        TRY(take_new(r, before));
     if (r->u.f.whole && !whole)
         leave_nodes(r, k);
+    else if (r->u.f.whole_from != followed && is_root(r))
+        progress_note("a target that was computed too is up to %.1e off in an exposure that "
+                      "follows from others: all nodes are computed in every exposure",
+                      largest);
+    if (r->u.f.nnode > before || r->u.f.whole_from != followed)
+        take_new(r, r->u.f.whole_from != followed || r->u.f.whole ? 0 : before);
     if (added == 0)
         keep_found(r, k, check, n, largest);
     *more = added > 0;
@@ -392,7 +390,7 @@ done:
 /* A target that a node computes has a row of its own. */
 static status wanted_weights(const run *r, int k, field_weights *w) {
     const field *f = &r->u.f;
-    status st = field_interpolate(f, k, f->nwant, f->want, NULL, w);
+    status st = field_interpolate(f, k, -1, f->nwant, f->want, NULL, w);
     for (int t = 0, to = 0; st == MOAO_OK && t < f->nwant; t++) {
         const int node = f->node_of[t], from = w->first[t], end = w->first[t + 1];
         const bool alone = node >= 0 && f->node[node].tor <= k;
@@ -412,9 +410,9 @@ static status wanted_weights(const run *r, int k, field_weights *w) {
 }
 
 /* Rank 0: the error budget of targets from nodes', and whether a node's results are its own. */
-static status finish_block(const run *r, const field_weights *w, const node_values *v,
+static status finish_block(const run *r, int k, const field_weights *w, const node_values *v,
                            const double *quality, result_block *b) {
-    const size_t nq = quality_count(r), ns = v->ns;
+    const size_t nq = node_quality_count(r), ns = v->ns;
     for (int i = 0; i < b->nt; i++) {
         const int t = b->t0 + i;
         double *out = b->scalars + (size_t)i * ns;
@@ -423,7 +421,8 @@ static status finish_block(const run *r, const field_weights *w, const node_valu
             for (size_t q = nq; q < ns; q++)
                 out[q] += w->w[j] * v->scalars[(size_t)w->node[j] * ns + q];
         memcpy(out, quality + (size_t)i * nq, nq * sizeof *out);
-        if (w->first[t + 1] != w->first[t] + 1)
+        if (w->first[t + 1] != w->first[t] + 1 ||
+            !field_computes(&r->u.f, w->node[w->first[t]], k, b->exposure))
             continue;
         const double gap =
             obsseq_difference(b, out, v->scalars + (size_t)w->node[w->first[t]] * ns);
@@ -449,13 +448,14 @@ static void gather(const run *r, const int *count, const int *first, size_t byte
 }
 
 /* Collective. Targets t0 .. t0 + nt of an exposure. */
-static status fill_block(run *r, int e, int t0, int nt, obsexposure *ex, const field_weights *w,
-                         const node_values *v) {
+static status fill_block(run *r, int k, int e, int t0, int nt, obsexposure *ex,
+                         const field_weights *w, const node_values *v) {
     const int size = r->c->size, rank = r->c->rank;
     result_block b = run_block(r, e, t0, nt);
     b.crop = r->u.par->output_psf == PSF_NONE ? 0 : r->u.o.crop;
     b.mixed = r->acc.factors || (r->acc.exposures && r->acc.state[e] == ACCURACY_APPROXIMATE);
-    const size_t nq = quality_count(r), np = (size_t)b.nlambda * (size_t)b.crop * (size_t)b.crop;
+    const size_t nq = node_quality_count(r),
+                 np = (size_t)b.nlambda * (size_t)b.crop * (size_t)b.crop;
     double *mine = NULL, *all = NULL;
     float *images = NULL;
     int *count = NULL;
@@ -485,7 +485,7 @@ static status fill_block(run *r, int e, int t0, int nt, obsexposure *ex, const f
     if (np > 0)
         gather(r, count, count + size, np * sizeof *images, images, b.images);
     if (is_root(r))
-        st = finish_block(r, w, v, all, &b);
+        st = finish_block(r, k, w, v, all, &b);
     if (is_root(r) && st == MOAO_OK)
         st = store_put(r->st, &b);
     st = comm_agree(r->c, st);
@@ -523,17 +523,25 @@ status run_nodes_fill(run *r, int k, obsexposure *ex) {
         if (is_root(r))
             progress_step("exposure %d/%d: %d targets from %d nodes", e + 1, r->u.a.nexposure, nt,
                           r->u.f.nnode);
-        st = load_values(r, k, e, true, &v);
+        st = node_values_load(r, k, e, true, &v);
         for (int t = 0; t < nt && st == MOAO_OK; t += step) {
             const int n = t + step < nt ? step : nt - t;
             if (lacks(r, e, t, t + n))
-                st = fill_block(r, e, t, n, &ex[e], &w, &v);
+                st = fill_block(r, k, e, t, n, &ex[e], &w, &v);
         }
-        values_free(&v);
+        node_values_free(&v);
     }
     field_weights_free(&w);
     r->rep.wall[STAGE_PSF] += report_now() - from;
     return st;
+}
+
+long run_nodes_residuals(const run *r) {
+    long n = 0;
+    for (int e = 0; e < r->u.a.nexposure; e++)
+        for (int i = 0; i < r->u.f.nnode; i++)
+            n += r->done[cell(r, e, i)] == 1;
+    return n;
 }
 
 status run_nodes_init(run *r) {

@@ -181,10 +181,11 @@ static status open_store(run *r, long fact[FACTS]) {
         TRY(same_image(r, "pupil_map", "telescope.pupil", (long)params_pupil_sum(par)));
     if (r->finished)
         return MOAO_OK;
-    for (int e = 0; e < r->u.a.nexposure; e++)
+    if (r->u.sampled)
+        run_nodes_find(r, 0);
+    for (int e = 0; e < r->u.a.nexposure && !r->u.sampled; e++)
         for (int k = 0; k < r->u.s.ntarget; k++)
-            r->done[cell(r, e, k)] =
-                r->u.sampled ? store_node_done(r->st, e, k) : store_done(r->st, e, k);
+            r->done[cell(r, e, k)] = store_done(r->st, e, k);
     fact[FACT_FORMAT] = store_get_fact(r->st, "format", fact[FACT_FORMAT]);
     TRY(check_format(r, fact[FACT_FORMAT]));
     TRY(store_set_fact(r->st, "format", fact[FACT_FORMAT]));
@@ -281,7 +282,8 @@ static status find_machine(run *r, const comm *c) {
     const machine_rate rate = plan_rate(&r->u.s);
     r->mach = machine_measure(c, par->compute_memory, likely ? MACHINE_QUICK_RATE : rate);
     TRY(comm_agree(c, request_init(par, &r->u.s, &r->u.a, &r->u.o, &r->req)));
-    r->req.want = r->u.sampled ? r->u.want.ntarget : 0;
+    if (r->u.sampled)
+        request_nodes(&r->req, &r->u.f);
     if (likely) {
         device_begin(c, NULL, DEVICE_DRIVER, &r->start);
         report_phase("setup: plans of PSFs");
@@ -557,6 +559,11 @@ void run_announce(const run *r) {
                       "with",
                       r->u.f.nwant, r->u.f.nnode, r->u.f.step * ARCSEC_PER_RAD,
                       field_count(&r->u.f, NODE_CHECK));
+    const int whole = field_whole_exposures(&r->u.f, &r->u.a);
+    if (r->u.sampled && whole < r->u.a.nexposure)
+        progress_note("all nodes in %d of %d exposures; the others compute every %d. row and "
+                      "follow from these",
+                      whole, r->u.a.nexposure, r->u.f.coarse);
     progress_note("%d target%s, %d at a time; %d reconstructor%s, %d exposure%s", s->ntarget,
                   text_plural(s->ntarget), r->pl->chunk, r->u.a.ntor, text_plural(r->u.a.ntor),
                   r->u.a.nexposure, text_plural(r->u.a.nexposure));

@@ -70,6 +70,10 @@ status run_open_executor(run *r);
  * k are computed; *more: nodes were added, and want to be. fill: collective, the results of all
  * targets. ex: exposures, by their numbers. */
 status run_nodes_init(run *r);
+/* Rank 0. r->done of nodes from `from` on. */
+void run_nodes_find(run *r, int from);
+/* Local. Residuals of nodes that were computed, of all exposures. */
+long run_nodes_residuals(const run *r);
 status run_nodes_check(run *r, int k, obsexposure *ex, bool *more);
 status run_nodes_fill(run *r, int k, obsexposure *ex);
 

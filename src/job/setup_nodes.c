@@ -64,8 +64,10 @@ status setup_nodes(setup *u) {
     if (par->output_matrices.n > 0)
         return st;
     TRY(exact_targets(par, u->s.ntarget, &exact));
-    TRY(field_init(&u->s, field_step(&u->s, &u->a, par->targets_tolerance), exact,
-                   par->targets_exact.n, &u->f));
+    /* field.fits has all nodes of every exposure */
+    TRY(field_init(&u->s, par->output_field ? NULL : &u->a,
+                   field_step(&u->s, &u->a, par->targets_tolerance), exact, par->targets_exact.n,
+                   &u->f));
     if (asked || field_pays(&u->f))
         st = take_nodes(u);
     else

@@ -17,6 +17,7 @@ typedef struct {               /* of a run at nodes (field/field.h) */
     const int *node_of;        /* [ntarget] -1: interpolated */
     const double *error;       /* [ntarget] expected of a Strehl ratio or ensquared energy */
     int nodes, checked;        /* nodes; targets that were compared */
+    long residuals;            /* of nodes, that were computed */
     double step;               /* of the nodes' lattice [rad] */
     double tolerance, largest; /* targets.tolerance; the largest difference of those compared */
 } maps_sampling;

@@ -116,6 +116,7 @@ static void write_sampling(fitsout *o, const maps_data *m) {
     if (s == NULL)
         return;
     fitsout_integer(o, "NNODE", s->nodes, "directions that were computed");
+    fitsout_integer(o, "NNODERES", s->residuals, "residuals of nodes, of all exposures");
     fitsout_real(o, "NODESTEP", s->step * ARCSEC_PER_RAD, "[arcsec] of the lattice of nodes");
     fitsout_real(o, "SAMPTOL", s->tolerance, "targets.tolerance, of Strehl or EE");
     fitsout_integer(o, "NCHECK", s->checked, "targets that were compared with exact ones");
@@ -131,10 +132,12 @@ static void sampled_columns(fitsout_column columns[2]) {
     columns[1] = (fitsout_column){"SAMPERR", "1D", "", "error expected of Strehl and EE by that"};
 }
 
-/* A target that became a node under a later reconstructor was interpolated before. */
+/* A target that became a node under a later reconstructor was interpolated before; a fine node is
+ * in the exposures that follow from others. */
 static void sampled_cells(fitsout *o, const maps_data *m, int col, int t) {
     const maps_sampling *s = m->sampling;
-    const bool node = s->node_of[t] >= 0 && s->f->node[s->node_of[t]].tor == 0;
+    const field_node *n = s->node_of[t] >= 0 ? &s->f->node[s->node_of[t]] : NULL;
+    const bool node = n != NULL && n->tor == 0 && !(n->fine && s->f->whole_from > 0);
     fitsout_cell_text(o, col, t + 1, node ? "node" : "interpolated");
     fitsout_cells_double(o, col + 1, t + 1, 1, 1, &s->error[t]);
 }

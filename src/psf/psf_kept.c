@@ -13,7 +13,7 @@ static bool is_kept(const psf *p, int i) {
     return i <= opposite(p, i) && p->norm[i] > 0;
 }
 
-static size_t planes(const psf *p) {
+size_t psf_kept_planes(const psf *p) {
     return 1 + (p->nsample > 0 ? (size_t)p->nmono : 0);
 }
 
@@ -21,13 +21,13 @@ size_t psf_kept_count(const psf *p) {
     size_t n = 0;
     for (int i = 0; i < p->nsep * p->nsep; i++)
         n += is_kept(p, i);
-    return n * planes(p);
+    return n * psf_kept_planes(p);
 }
 
 void psf_keep(const psf *p, const double *sum, const double *common, const double *logs,
               float *out) {
     const int all = p->nsep * p->nsep;
-    for (size_t l = 0; l < planes(p); l++)
+    for (size_t l = 0; l < psf_kept_planes(p); l++)
         for (int i = 0; i < all; i++) {
             const int j = opposite(p, i);
             if (!is_kept(p, i))
@@ -40,7 +40,7 @@ void psf_keep(const psf *p, const double *sum, const double *common, const doubl
 
 void psf_unkeep(const psf *p, const double *kept, double *sum, double *logs) {
     const int all = p->nsep * p->nsep;
-    for (size_t l = 0; l < planes(p); l++) {
+    for (size_t l = 0; l < psf_kept_planes(p); l++) {
         double *out = l == 0 ? sum : logs + (l - 1) * (size_t)all;
         for (int i = 0; i < all; i++)
             out[i] = 0;

@@ -37,9 +37,10 @@ class Night(unittest.TestCase):
     def test_nodes(self):
         """Of 2 nodes on 2 GPUs: W 18 x 2/(2 x 2) = 9 s, a residual 5.5 x 2/(2 x 4) = 1.375 s, images 0.5 x 2/(3 x 4) s."""
         text = night("--nodes", "2", "--run-gpus", "2", "--tolerance", "3e-3", "--gpus", "4")
-        nodes, = map(int, re.findall(r"^(\d+) nodes; reconstructor 10.00 s, W of a node 9.00 s, its residual 1.375 s, images of a target 0.0833 s", text, re.M))
-        self.assertTrue(50 < nodes < 1000)
-        seconds = 100 + 80 + -(-nodes // 4) * (8 * 9 + 48 * 1.375) + 1024 * 48 / 12
+        nodes, residuals = map(int, re.findall(r"^(\d+) nodes, (\d+) residuals; reconstructor 10.00 s, W of a node 9.00 s, its residual 1.375 s, "
+                                               r"images of a target 0.0833 s", text, re.M)[0])
+        self.assertTrue(50 < nodes < 1000 and 16 * nodes < residuals < 48 * nodes)
+        seconds = 100 + 80 + -(-nodes // 4) * 8 * 9 + -(-residuals // 4) * 1.375 + 1024 * 48 / 12
         shown, = map(float, re.findall(r"^\| 4 \| 1024 \| [^|]* \| ([0-9.]+) s \|", text, re.M))
         self.assertAlmostEqual(shown, seconds / 196608, delta=0.01 * shown)
 

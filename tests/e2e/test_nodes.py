@@ -45,6 +45,29 @@ ROUGH_FIRST = TWO.replace("{time: 0, r0: 18 cm, layers: &layers {altitude: [0, 4
                           "{time: 0, r0: 14 cm, layers: {altitude: [0, 20 km], fraction: [0.6, 0.4], L0: 25 m}}") \
                  .replace("{time: 10 min, r0: 14 cm, layers: {altitude: [0, 20 km], fraction: [0.6, 0.4], L0: 25 m}}",
                           "{time: 10 min, r0: 18 cm, layers: {altitude: [0, 4 km, 10 km], fraction: [0.6, 0.25, 0.15], L0: 25 m}}")
+LAYERS = "layers: {altitude: [0, 4 km, 10 km], fraction: [%s], L0: 25 m, wind_speed: %g, wind_direction: 30}"
+FRACTIONS = ["0.70, 0.22, 0.08", "0.66, 0.22, 0.12", "0.62, 0.22, 0.16", "0.58, 0.22, 0.20"]
+FOLLOW = """
+telescope: {diameter: 4 m, obscuration: 0.2}
+dm: {nssp: 4}
+ngs_defaults: {slope: points, nssp: 4, magnitude: 9, frame_time: 2 ms}
+sensors:
+  - {type: ngs, direction: [20, 10]}
+  - {type: ngs, direction: [-25, 15]}
+  - {type: ngs, direction: [5, -25]}
+targets: {grid: {nx: 25, width: 36 arcsec}, tolerance: 1e-3}
+loop: {delay: 4 ms}
+atmosphere:
+  profiles:
+%s
+schedule: {tor_times: [0], exposure_times: [0, 10 min, 20 min, 30 min]}
+psf: {wavelengths: [1.65 um, 2.2 um], ee_boxes: [100 mas]}
+output: {psf: none}
+compute: {threads: 1}
+"""
+GUST = FOLLOW.replace("delay: 4 ms", "delay: 12 ms") % "\n".join(
+    "    - {time: %d min, r0: 16 cm, %s}" % (10 * e, LAYERS % (FRACTIONS[e], 60 if e == 1 else 5)) for e in range(4))
+FOLLOW %= "\n".join("    - {time: %d min, r0: %d cm, %s}" % (10 * e, 17 - e, LAYERS % (FRACTIONS[e], 10 + e)) for e in range(4))
 OBSCURED = """
 telescope: {diameter: 4 m, obscuration: 0.2}
 dm: {nssp: 8}
@@ -193,6 +216,53 @@ class Nodes(unittest.TestCase):
         for exposure in (1, 2):
             p = results.Run(nodes.dir).psf_at(0, 0, exposure=exposure)
             self.assertLess(abs(p.strehl - exact.quantity("STREHL")[middle, 0, exposure - 1]), 5e-3)
+
+    def test_exposures_follow(self):
+        """Exposures with mixtures of the layers of two others compute a fraction of the nodes, and targets are as exact as without that. The
+        run goes on to the same bits; two ranks have the same nodes."""
+        options = ["targets.sampling=nodes", "targets.tolerance=5e-4"]
+        exact, nodes = Run(FOLLOW, "targets.sampling=exact"), Run(FOLLOW, *options)
+        e, t = errors(exact, nodes), nodes.table("TARGETS")
+        with open(nodes.path("run.json"), encoding="utf-8") as f, fits.open(nodes.path("maps.fits")) as g:
+            told, head = json.load(f)["sampling"], g[0].header
+        said = nodes.process.stderr + nodes.process.stdout
+        self.assertIn("all nodes in 2 of 4 exposures", said)
+        self.assertLess(told["node_residuals"], 0.85 * 4 * told["nodes"])
+        self.assertEqual(told["node_residuals"], head["NNODERES"])
+        chunks = re.findall(r"exposure \d/4, targets (\d+)-(\d+) of", said)
+        self.assertEqual(sum(int(b) - int(a) + 1 for a, b in chunks), told["node_residuals"])
+        self.assertLess(np.quantile(e, 0.97), 5e-4)
+        self.assertLess(e.max(), 1e-3)
+        node = t["SAMPLED"] == "node"
+        self.assertLess(e[node].max(), 1e-6)
+        self.assertTrue(np.all((t["SAMPERR"] > 0) == ~node))
+        for name in ("WFE_TOTAL_LONG", "WFE_NOISE_LONG"):
+            self.assertLess(np.abs(exact.table("TARGETS")[name] - t[name]).max(), 1, name)
+        for fault in ("psf:0:fail:150", "nodes:0:fail:9"):
+            run = Run(FOLLOW, *options, check=False, env={"MOAO_FAULT": fault})
+            self.assertNotEqual(run.process.returncode, 0)
+            moao("run", os.path.join(run.dir, "..", "case.yaml"), *options, "-o", run.dir, "--resume")
+            self.assertTrue(same(nodes, run, ("maps.fits",)), fault)
+        two = Run(FOLLOW, *options, ranks=2).table("TARGETS")
+        self.assertTrue(np.all(two["SAMPLED"] == t["SAMPLED"]))
+        self.assertLess(np.abs(two["STREHL"] - t["STREHL"]).max(), 1e-6)
+
+    def test_exposure_that_does_not_follow(self):
+        """A gust in one exposure, which no mixture of the others has: comparisons show it, and all nodes are computed in every exposure. The
+        run goes on to the same bits."""
+        options = ["targets.sampling=nodes", "targets.tolerance=5e-4"]
+        exact, nodes = Run(GUST, "targets.sampling=exact"), Run(GUST, *options)
+        said = nodes.process.stderr + nodes.process.stdout
+        self.assertIn("all nodes in 2 of 4 exposures", said)
+        self.assertIn("in an exposure that follows from others: all nodes are computed in every exposure", said)
+        with open(nodes.path("run.json"), encoding="utf-8") as f:
+            told = json.load(f)["sampling"]
+        self.assertEqual(told["node_residuals"], 4 * told["nodes"])
+        self.assertLess(np.quantile(errors(exact, nodes), 0.97), 5e-4)
+        run = Run(GUST, *options, check=False, env={"MOAO_FAULT": "nodes:0:fail:9"})
+        self.assertNotEqual(run.process.returncode, 0)
+        moao("run", os.path.join(run.dir, "..", "case.yaml"), *options, "-o", run.dir, "--resume")
+        self.assertTrue(same(nodes, run, ("maps.fits",)))
 
     def test_every_target(self):
         """A tolerance that asks for more nodes than save anything: the run says so and computes all targets, and under the second

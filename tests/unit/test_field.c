@@ -28,7 +28,7 @@ static sys square(int nx, int ny, double side, double turn) {
 }
 
 static void make(const sys *s, double step, field *f) {
-    if (field_init(s, step * ARCSEC, NULL, 0, f) != MOAO_OK)
+    if (field_init(s, NULL, step * ARCSEC, NULL, 0, f) != MOAO_OK)
         fail_msg("%s", status_message());
 }
 
@@ -47,7 +47,7 @@ static double cusp(double x, double y) {
 static double worst(const field *f, function *g) {
     field_weights w;
     double most = 0;
-    assert_int_equal(field_interpolate(f, 0, f->nwant, f->want, NULL, &w), MOAO_OK);
+    assert_int_equal(field_interpolate(f, 0, -1, f->nwant, f->want, NULL, &w), MOAO_OK);
     for (int t = 0; t < f->nwant; t++) {
         double sum = 0, ones = 0;
         for (int k = w.first[t]; k < w.first[t + 1]; k++) {
@@ -117,7 +117,7 @@ static void test_nodes(void **state) {
     field_free(&f);
     field_free(&g);
     const int exact[2] = {7, 500};
-    assert_int_equal(field_init(&s, 10 * ARCSEC, exact, 2, &f), MOAO_OK);
+    assert_int_equal(field_init(&s, NULL, 10 * ARCSEC, exact, 2, &f), MOAO_OK);
     assert_int_equal(f.node[f.node_of[7]].kind, NODE_TARGET);
     assert_int_equal(f.node[f.node_of[500]].kind, NODE_TARGET);
     field_free(&f);
@@ -142,7 +142,7 @@ static int certify(field *f, function *g, double tolerance, outcome *out) {
         field_check check[1024];
         int n = 0, added;
         double most = 0;
-        assert_int_equal(field_interpolate(f, 0, f->nwant, f->want, NULL, &w), MOAO_OK);
+        assert_int_equal(field_interpolate(f, 0, -1, f->nwant, f->want, NULL, &w), MOAO_OK);
         out->over = 0;
         for (int t = 0; t < f->nwant; t++) {
             const int i = f->node_of[t];
@@ -154,7 +154,7 @@ static int certify(field *f, function *g, double tolerance, outcome *out) {
             out->over += i < 0 && fabs(sum) > tolerance;
             if (i >= 0 && f->node[i].kind == NODE_CHECK) {
                 assert_true(n < 1024);
-                check[n++] = (field_check){i, fabs(sum), w.power[t]};
+                check[n++] = (field_check){i, fabs(sum), w.power[t], fabs(sum)};
                 most = fmax(most, fabs(sum));
             }
         }
@@ -244,17 +244,109 @@ static void test_rough(void **state) {
     assert_true(f.node[0].target < 0);
     field_leave(&f, 0, 1);
     for (int i = 0; i < f.nnode; i++) {
-        assert_true(field_computes(&f, i, 0));
-        assert_true(field_computes(&f, i, 1) == (f.node[i].target >= 0 || i == 1));
+        assert_true(field_computes(&f, i, 0, -1));
+        assert_true(field_computes(&f, i, 1, -1) == (f.node[i].target >= 0 || i == 1));
     }
     field_free(&f);
     free(s.targets);
 }
 
+/* Six exposures of a reconstructor whose layers are mixtures of two profiles. */
+typedef struct {
+    double h[2][3], L0[3], strength[6][3], time[6], tor[1];
+    profile p[6];
+    atmos a;
+} night;
+
+static void night_init(night *n) {
+    static const double first[3] = {9, 2, 1}, second[3] = {1, 3, 4};
+    *n = (night){.h = {{0, 6e3, 12e3}, {0, 6e3, 13e3}}, .L0 = {25, 25, 25}};
+    for (int e = 0; e < 6; e++) {
+        n->time[e] = 600 * e;
+        for (int l = 0; l < 3; l++)
+            n->strength[e][l] = first[l] + e / 5.0 * (second[l] - first[l]);
+        n->p[e] = (profile){
+            .time = 600 * e, .nlayer = 3, .h = n->h[0], .L0 = n->L0, .strength = n->strength[e]};
+    }
+    n->a = (atmos){6, n->p, NULL, 1, n->tor, 6, n->time};
+}
+
+/* The first and the last exposure have all nodes, of which the strengths of the others are
+ * mixtures; these have a fraction, from which alone is interpolated there. */
+static void test_follow(void **state) {
+    (void)state;
+    static night n;
+    sys s = square(49, 49, 100, 0);
+    const int exact[1] = {60}; /* beside the coarse nodes */
+    double computed = 0;
+    field f;
+    field_weights w;
+    night_init(&n);
+    assert_int_equal(field_init(&s, &n.a, 5 * ARCSEC, exact, 1, &f), MOAO_OK);
+    assert_non_null(f.follow);
+    assert_int_equal(field_whole_exposures(&f, &n.a), 2);
+    assert_int_equal(f.follow[0].n, 0);
+    assert_int_equal(f.follow[5].n, 0);
+    for (int e = 0; e < 6; e++) {
+        for (int i = 0; i < f.nnode; i++)
+            computed += field_computes(&f, i, 0, e);
+        for (int l = 0; l < 3 && f.follow[e].n > 0; l++) {
+            double sum = 0;
+            for (int b = 0; b < f.follow[e].n; b++)
+                sum += f.follow[e].share[b] * n.strength[f.follow[e].base[b]][l];
+            assert_true(fabs(sum - n.strength[e][l]) < 1e-6 * n.strength[e][l]);
+        }
+    }
+    assert_true(computed == field_residuals(&f, &n.a) && computed < 3.5 * f.nnode);
+    for (int i = 0; i < f.nnode; i++) {
+        assert_true(i == 0 || f.node[i].fine >= f.node[i - 1].fine);
+        assert_true(!f.node[i].fine || f.node[i].kind == NODE_LATTICE);
+        assert_true(f.node[i].target < 0 || f.node_of[f.node[i].target] == i);
+    }
+    assert_false(f.node[f.node_of[60]].fine);
+    assert_int_equal(field_interpolate(&f, 0, 1, f.nwant, f.want, NULL, &w), MOAO_OK);
+    for (int k = 0; k < w.first[f.nwant]; k++)
+        assert_false(f.node[w.node[k]].fine);
+    field_weights_free(&w);
+    field_free(&f);
+    for (int e = 1; e < 6; e += 2) /* other layers: no exposure follows from another */
+        n.p[e].h = n.h[1];
+    assert_int_equal(field_init(&s, &n.a, 5 * ARCSEC, NULL, 0, &f), MOAO_OK);
+    assert_null(f.follow);
+    field_free(&f);
+    free(s.targets);
+}
+
+/* An error in an exposure that follows ends that: no node is added, all are computed in all
+ * exposures. One that these have too adds nodes. */
+static void test_follow_fails(void **state) {
+    (void)state;
+    static night n;
+    sys s = square(49, 49, 100, 0);
+    night_init(&n);
+    for (int both = 0; both < 2; both++) {
+        field f;
+        int added, at = 0;
+        assert_int_equal(field_init(&s, &n.a, 5 * ARCSEC, NULL, 0, &f), MOAO_OK);
+        const int before = f.nnode;
+        while (f.node[at].kind != NODE_CHECK)
+            at++;
+        const field_check check = {at, 3e-3, 1, both ? 2.5e-3 : 5e-4};
+        assert_int_equal(field_refine(&f, 0, 1e-3, &check, 1, &added), MOAO_OK);
+        assert_true(added > 0 && (f.nnode > before) == (both == 1));
+        assert_true(field_follows(&f, 0, 1) == (both == 1));
+        for (int i = 0; i < before; i++)
+            assert_true(field_computes(&f, i, 0, 1) == !(f.node[i].fine && both));
+        field_free(&f);
+    }
+    free(s.targets);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_interpolation),
-                                       cmocka_unit_test(test_nodes), cmocka_unit_test(test_refine),
-                                       cmocka_unit_test(test_expected),
-                                       cmocka_unit_test(test_rough)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_interpolation), cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_refine),        cmocka_unit_test(test_expected),
+        cmocka_unit_test(test_rough),         cmocka_unit_test(test_follow),
+        cmocka_unit_test(test_follow_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
