@@ -149,13 +149,13 @@ typedef struct {        /* of a run */
 /* Expected errors of all targets from n checks and the powers of all targets. */
 void field_errors(field *f, const double *power, const field_check *check, int n);
 /* After field_errors. Where one of n checks is over the tolerance in an exposure that follows from
- * others, and much less off in these, none follows from this reconstructor on. Else
- * refines the field where one is over the tolerance, and a stratum
- * where that is expected of too many targets: a node in the middle of a cell, later in those of its
- * sides. More targets are compared then, or those of the largest expected errors if these are over
- * the tolerance. Targets are computed instead where nodes have not lowered an error, and all of
- * them where more nodes would save nothing (f->whole). *added: changes, 0: the map holds.
- * MOAO_MEMORY. */
+ * others, and much less off in these, nodes about it are computed in every exposure; where many
+ * are, or no node is left there, none follows from this reconstructor on. Else refines the field
+ * where one is over the tolerance, and a stratum where that is expected of too many targets: a node
+ * in the middle of a cell, later in those of its sides. More targets are compared then, or those of
+ * the largest expected errors if these are over the tolerance. Targets are computed instead where
+ * nodes have not lowered an error, and all of them where more nodes would save nothing (f->whole).
+ * *added: changes, 0: the map holds. MOAO_MEMORY. */
 status field_refine(field *f, int tor, double tolerance, const field_check *check, int n,
                     int *added);
 /* Where all targets are computed: nodes that are none, but for one, leave after reconstructor

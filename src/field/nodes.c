@@ -463,6 +463,17 @@ static int add_middle(field *f, int tor, const field_cell *c) {
     return add_node(f, best >= 0 ? f->want[best] : at, NODE_REFINED, tor, best);
 }
 
+/* Nodes that are added in a cell about target t, from `from` on: those next to a star and in every
+ * f->coarse-th cell both ways are computed in every exposure, so that what exposures that follow
+ * lack is interpolated from nodes that get denser, too. */
+static void mark_fine(field *f, const field_cell *c, int t, int from) {
+    const long i = lround(c->u / c->side), j = lround(c->v / c->side), n = f->coarse;
+    const bool every = f->stratum[t] == STRATUM_STAR ||
+                       ((i + 1) % n == n / 2 && (f->line || (j + 1) % n == n / 2));
+    for (int k = from; k < f->nnode && every; k++)
+        f->node[k].fine = false;
+}
+
 /* Refines the smallest cell about a target: a node in its middle, then in those of its sides, which
  * divides it by two; or its targets where they are no more, or where the error is as large as
  * before. error: of a comparison there, after which another target of the cell is compared, 0:
@@ -474,6 +485,7 @@ static status refine(field *f, int tor, int t, double error, int *added) {
     place_of(f, f->want[t], &u, &v);
     field_cell c = cell_at(f, u, v, &parent);
     const double was = parent >= 0 ? f->cell[parent].error : 0;
+    const int before = f->nnode;
     c.halved = c.halved || f->line; /* the middle of a row's cell is that of its side */
     const int n = f->line || !c.halved ? 1 : 4, left = count_in(f, &c);
     c.error = error;
@@ -490,6 +502,8 @@ static status refine(field *f, int tor, int t, double error, int *added) {
         from_lattice(f, c.u + middle[k][0] * c.side, c.v + middle[k][1] * c.side, at);
         *added += add_node(f, at, NODE_REFINED, tor, -1);
     }
+    if (f->follow != NULL)
+        mark_fine(f, &c, t, before);
     const int check = error > 0 ? draw(f, -1, &c) : -1;
     if (check >= 0 && add_node(f, f->want[check], NODE_CHECK, tor, check)) {
         f->node[f->node_of[check]].picked = true;
@@ -606,11 +620,43 @@ static int compare_more(field *f, int tor, int stratum, bool failed, int over) {
 
 /* Whether a target is over the tolerance in an exposure that follows from others, and nodes are not
  * the cause. */
-static bool fails_to_follow(const field_check *check, int n, double tolerance) {
+static bool fails_to_follow(const field_check *c, double tolerance) {
+    return !(c->error <= tolerance) && !(c->whole > LOWERED * c->error);
+}
+
+/* Nodes within a coarse cell of such a target are computed in every exposure from now on; returns
+ * how many were not. */
+static int compute_about(field *f, const double at[2]) {
+    int n = 0;
+    for (int i = 0; i < f->nnode; i++) {
+        field_node *p = &f->node[i];
+        if (p->fine && hypot(p->at[0] - at[0], p->at[1] - at[1]) < f->coarse * f->step) {
+            p->fine = false;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Where targets fail to follow: nodes about them, or all nodes where many do or nothing is left
+ * about one. Returns changes. */
+static int end_following(field *f, int tor, double tolerance, const field_check *check, int n) {
+    int failed = 0, changed = 0;
+    bool none = false;
     for (int i = 0; i < n; i++)
-        if (!(check[i].error <= tolerance) && !(check[i].whole > LOWERED * check[i].error))
-            return true;
-    return false;
+        failed += fails_to_follow(&check[i], tolerance);
+    const bool many = failed > 1 && MANY * failed > n;
+    for (int i = 0; i < n && !many; i++)
+        if (fails_to_follow(&check[i], tolerance)) {
+            const int about = compute_about(f, f->node[check[i].node].at);
+            changed += about;
+            none = none || about == 0;
+        }
+    if (many || (none && changed == 0)) {
+        f->whole_from = tor;
+        changed++;
+    }
+    return changed;
 }
 
 status field_refine(field *f, int tor, double tolerance, const field_check *check, int n,
@@ -621,10 +667,10 @@ status field_refine(field *f, int tor, double tolerance, const field_check *chec
     bool any = false;
     status st = MOAO_OK;
     *added = 0;
-    if (f->follow != NULL && tor < f->whole_from && fails_to_follow(check, n, tolerance)) {
-        f->whole_from = tor;
-        *added = 1;
-        return st;
+    if (f->follow != NULL && tor < f->whole_from) {
+        *added = end_following(f, tor, tolerance, check, n);
+        if (*added > 0)
+            return st;
     }
     if (f->rounds.tor != tor)
         f->rounds = (field_rounds){.tor = tor};

@@ -370,12 +370,12 @@ status run_nodes_check(run *r, int k, obsexposure *ex, bool *more) {
     r->nodes.report.added += r->u.f.nnode - before;
     if (r->u.f.whole && !whole)
         leave_nodes(r, k);
-    else if (r->u.f.whole_from != followed && is_root(r))
+    else if (added > 0 && r->u.f.nnode == before && is_root(r))
         progress_note("a target that was computed too is up to %.1e off in an exposure that "
-                      "follows from others: all nodes are computed in every exposure",
-                      largest);
-    if (r->u.f.nnode > before || r->u.f.whole_from != followed)
-        take_new(r, r->u.f.whole_from != followed || r->u.f.whole ? 0 : before);
+                      "follows from others: %s nodes are computed in every exposure",
+                      largest, r->u.f.whole_from != followed ? "all" : "more");
+    if (added > 0)
+        take_new(r, 0);
     if (added == 0)
         keep_found(r, k, check, n, largest);
     *more = added > 0;
