@@ -561,7 +561,7 @@ void run_announce(const run *r) {
                       field_count(&r->u.f, NODE_CHECK));
     const int whole = field_whole_exposures(&r->u.f, &r->u.a);
     if (r->u.sampled && whole < r->u.a.nexposure)
-        progress_note("all nodes in %d of %d exposures; the others compute every %d. row and "
+        progress_note("all nodes in %d of %d exposures; the others compute those %d rows apart and "
                       "follow from these",
                       whole, r->u.a.nexposure, r->u.f.coarse);
     progress_note("%d target%s, %d at a time; %d reconstructor%s, %d exposure%s", s->ntarget,
