@@ -205,7 +205,8 @@ def copy_tree(root, copy):
 
 
 def load_runner(copy):
-    """tests/run.py of the copy, as a module."""
+    """tests/run.py of the copy, as a module; it finds its neighbours."""
+    sys.path.insert(0, os.path.join(copy, "tests"))
     spec = importlib.util.spec_from_file_location("moao_run", os.path.join(copy, "tests", "run.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
