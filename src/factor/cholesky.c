@@ -252,11 +252,20 @@ status cholesky_solve_integers(const cholesky *f, int n, const wrows *w) {
     return st;
 }
 
-/* This rank's strips of Cmm0, on and below the diagonal. */
+/* Columns of Cmm0, on and below the diagonal: this rank's strips, or, of a factor that each device
+ * has by itself, a sensor's at a time: entries of both axes of a subaperture then come from one
+ * evaluation of the covariances on the layers. */
 static status fill_columns(cholesky *f, const profile *p) {
     engine *e = f->e;
     status st;
     TRY(engine_load(e, p));
+    for (int w = 0; w < e->s->nsensor && f->moduli > 0; w++) {
+        const int64_t j = (int64_t)e->s->sensors[w].first, n = 2 * e->s->sensors[w].nsub;
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'L', MATCOV_ALL, (matcov_region){j, e->m - j, j, n},
+                             at(f, j, j), e->m));
+    }
+    if (f->moduli > 0)
+        return engine_sync(e);
     for (int64_t c = f->group->rank; c < cholesky_strips(f); c += f->group->size) {
         const int64_t j = c * f->strip;
         TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'L', MATCOV_ALL,

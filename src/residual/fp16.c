@@ -26,8 +26,8 @@ static int64_t differences(int64_t m, int64_t width) {
 
 int64_t fp16_area(int64_t m, int64_t t, int64_t v, int64_t width) {
     const int64_t solve = 2 * engine_aligned(fp16_rows(v) * m / 2 + 1) +
-                          2 * engine_aligned(v * width) + engine_aligned(m * width) +
-                          engine_aligned(t * width);
+                          2 * engine_aligned(v * width) +
+                          engine_aligned(fp16_columns_room(m, width)) + engine_aligned(t * width);
     return engine_aligned(max_of(differences(m, width), solve));
 }
 
@@ -101,7 +101,7 @@ static status fp16_set_workspace(product *base, double *area) {
     x->b0[1] = x->b0[0] + fp16_rows(v) * m, area += engine_aligned(fp16_rows(v) * m / 2 + 1);
     for (int k = 0; k < 2; k++)
         x->some[k] = area, area += engine_aligned(v * w);
-    x->columns = area, area += engine_aligned(m * w);
+    x->columns = area, area += engine_aligned(fp16_columns_room(m, w));
     x->ctm64 = area;
     return MOAO_OK;
 }

@@ -10,15 +10,17 @@ typedef struct {
 } sizes;
 
 static sizes sizes_of(const backend *be, int moduli, int64_t m, int64_t v, int64_t width) {
-    const size_t scale = (size_t)(16 * (v > width ? v : width)),
+    const size_t scale = (size_t)(16 * (v > m ? v : m)),
                  product = be->integer->workspace(moduli, v, width);
-    return (sizes){integer_bytes(moduli, v, m), integer_bytes(moduli, width, m),
+    const size_t panel = integer_bytes(moduli, width, m),
+                 block = (size_t)(moduli * fp16_columns_room(m, width));
+    return (sizes){integer_bytes(moduli, v, m), panel > block ? panel : block,
                    scale > product ? scale : product};
 }
 
 size_t fp16_integers_bytes(const backend *be, int moduli, int64_t m, int64_t v, int64_t width) {
     const sizes s = sizes_of(be, moduli, m, v, width);
-    return s.w + s.columns + s.work + (size_t)(v + width) * sizeof(int32_t);
+    return s.w + s.columns + s.work + (size_t)(v + m) * sizeof(int32_t);
 }
 
 status fp16_integers_open(fp16 *x, int moduli) {
@@ -30,7 +32,7 @@ status fp16_integers_open(fp16 *x, int moduli) {
     TRY(engine_array(e, s.w, what, (void **)&i->w));
     TRY(engine_array(e, s.columns, what, (void **)&i->columns));
     TRY(engine_array(e, (size_t)x->v * sizeof(int32_t), "exponents", (void **)&i->of_w));
-    TRY(engine_array(e, (size_t)e->width * sizeof(int32_t), "exponents", (void **)&i->of_columns));
+    TRY(engine_array(e, (size_t)e->m * sizeof(int32_t), "exponents", (void **)&i->of_columns));
     TRY(engine_array(e, s.work, "work of products", &i->work));
     i->lwork = s.work;
     i->moduli = moduli;
@@ -65,27 +67,33 @@ status fp16_integers_take(fp16 *x) {
     return x->integers.moduli > 0 ? to_residues(x, &a, &r) : MOAO_OK;
 }
 
-status fp16_exact_gemm(fp16 *x, int64_t from, int64_t k, int64_t n, double alpha, const double *t,
-                       int64_t ldt, double *z, int64_t ldz) {
+status fp16_exact_gemm(fp16 *x, char trans, int64_t from, int64_t k, int64_t n, double alpha,
+                       const double *t, int64_t ldt, double *z, int64_t ldz) {
     engine *e = x->base.e;
     const fp16_integers *i = &x->integers;
-    const integer_matrix a = {.trans = 'T', .m = n, .k = k, .a = t, .lda = ldt};
+    const int64_t before = from % INTEGER_STEP; /* of W, with zeros of op(T) */
+    /* op(T)' */
+    const integer_matrix a = {.trans = trans == 'N' ? 'T' : 'N',
+                              .m = n,
+                              .k = k + before,
+                              .a = t - before * (trans == 'N' ? 1 : ldt),
+                              .lda = ldt};
     integer_product p = {.moduli = i->moduli,
                          .part = 'A',
                          .m = x->v,
                          .n = n,
-                         .k = k,
+                         .k = a.k,
                          .alpha = alpha,
                          .beta = 1,
                          .c = z,
                          .ldc = ldz};
     status st;
     if (i->moduli == 0)
-        return engine_gemm(e, 'N', 'N', x->v, n, k, alpha, x->exact.w + from * x->v, x->v, t, ldt,
+        return engine_gemm(e, 'N', trans, x->v, n, k, alpha, x->exact.w + from * x->v, x->v, t, ldt,
                            1.0, z, ldz);
     p.a = rows_of_w(x);
-    p.a.r[0] += from;
-    p.b = integer_plain(i->moduli, n, k, i->columns, i->of_columns);
+    p.a.r[0] += from - before;
+    p.b = integer_plain(i->moduli, n, a.k, i->columns, i->of_columns);
     TRY(to_residues(x, &a, &p.b));
     TRY(e->be->integer->gemm(e->ctx, &p, i->work, i->lwork));
 done:

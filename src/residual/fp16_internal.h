@@ -67,7 +67,7 @@ struct fp16 {
     backend_f16
         *b0[2]; /* split FP16 parts of B0, v x m, rows as D+; of the reference those of its W; */
     double *some[2]; /* v x width each: panels of B0 and of W in double precision; */
-    double *columns; /* of the reference: m x width of Cmm0 or of T; */
+    double *columns; /* of the reference: m x width of T, or a block of Cmm0; */
     double *ctm64;   /* t x width */
 
     backend_f16 *dplus[2], *ctm[2]; /* v x t, t x width: FP16 and what it leaves */
@@ -117,6 +117,12 @@ static inline fp16_pair fp16_w(const fp16 *x, const wrows *w, int64_t j) {
     return (fp16_pair){hi, hi + fp16_w_size(x), ld, fp16_exponent_of(x, w)};
 }
 
+/* Doubles of x->columns: a panel, and in small systems a block of Cmm0 with what pads it. */
+static inline int64_t fp16_columns_room(int64_t m, int64_t width) {
+    const int64_t least = (int64_t)128 * 128;
+    return m * width > least ? m * width : least;
+}
+
 /* Doubles of the area. */
 int64_t fp16_area(int64_t m, int64_t t, int64_t v, int64_t width);
 
@@ -146,14 +152,14 @@ status fp16_phase_share(product *base, backend_cov_target *target, const wrows *
                         int64_t j, int64_t n, double *ct);
 
 /* fp16_integer.c. Memory for the reference; fp16_integers_take: W of the reference has changed;
- * fp16_exact_gemm: Z += alpha W(:, from: from + k) T, T k x n, `from` a multiple of INTEGER_STEP
- * where moduli > 0. */
+ * fp16_exact_gemm: Z += alpha W(:, from: from + k) op(T), op(T) k x n, with from % INTEGER_STEP
+ * rows of zeros in front of it where moduli > 0. */
 size_t fp16_integers_bytes(const backend *be, int moduli, int64_t m, int64_t v, int64_t width);
 status fp16_integers_open(fp16 *x, int moduli);
 void fp16_integers_close(fp16 *x);
 status fp16_integers_take(fp16 *x);
-status fp16_exact_gemm(fp16 *x, int64_t from, int64_t k, int64_t n, double alpha, const double *t,
-                       int64_t ldt, double *z, int64_t ldz);
+status fp16_exact_gemm(fp16 *x, char trans, int64_t from, int64_t k, int64_t n, double alpha,
+                       const double *t, int64_t ldt, double *z, int64_t ldz);
 
 /* fp16_reference.c */
 extern const product_kind fp16_exact_kind;

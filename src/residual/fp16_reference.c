@@ -5,9 +5,10 @@
  * - W Cmm0 with Cmm0 made anew: each shrinks R a thousand times or so, so that one step is enough
  * as a rule. What the factor in FP16 is like decides nothing about where it ends.
  *
- * Where devices sample together, they take turns at the columns of R, and have W from the sampler.
- * Columns are the same whoever computes them, and the sampler adds up their norms in their order:
- * the bits are those of one device alone. */
+ * Cmm0 is symmetric: each of its blocks is formed once on a device, for the two panels of columns
+ * of R that it enters. Where devices sample together, they take turns at these panels, and have W
+ * from the sampler. Panels are the same whoever computes them, and the sampler adds up their norms
+ * in their order: the bits are those of one device alone. */
 #include "residual/fp16_internal.h"
 #include "residual/fp64_panels.h"
 
@@ -25,35 +26,47 @@
 #define GROUPS 8       /* of columns of which R is computed after a step, */
 #define GROUP 8        /* and columns of each */
 
-/* |R|^2 and |B0|^2 of columns j .. j + n, added to sum; keep: R into b32. Waits. */
-static status residual(fp16 *x, int64_t j, int64_t n, bool keep, double sum[2]) {
+/* r := columns j .. j + n of B0 in double precision. */
+static status right_at(fp16 *x, int64_t j, int64_t n, double *r) {
     engine *e = x->base.e;
-    const backend_fp16 *h = e->be->fp16;
-    const int64_t v = x->v, m = e->m, t = e->t, most = v > n ? v : n, d = sizeof(double);
-    double *r = x->some[0], *host = x->host + x->nk * x->nk;
-    status st;
+    const int64_t v = x->v, t = e->t;
+    status st = MOAO_OK;
     for (int d = 0; d < e->ndir; d++) {
         TRY(engine_aim_right(e, x->target, d));
         TRY(engine_fill_right(e, x->target, BACKEND_D, j, n, x->ctm64));
         TRY(engine_gemm(e, 'N', 'N', v, n, t, 1.0, x->proj + d * v * t, v, x->ctm64, t, d > 0, r,
                         v));
     }
-    TRY(h->squares(e->ctx, BACKEND_D, v, n, r, v, most, x->numbers + 1, 1));
+done:
+    return st;
+}
+
+/* The sum of the squares of n columns is added to *sum. Waits. */
+static status add_squares(fp16 *x, int64_t n, const double *r, double *sum) {
+    engine *e = x->base.e;
+    double *host = x->host + x->nk * x->nk;
+    status st;
+    TRY(e->be->fp16->squares(e->ctx, BACKEND_D, x->v, n, r, x->v, x->v > n ? x->v : n, x->numbers,
+                             1));
+    TRY(engine_copy(e, host, x->numbers, 1));
+    TRY(engine_sync(e));
+    *sum += host[0];
+done:
+    return st;
+}
+
+/* |R|^2 and |B0|^2 of few columns j .. j + n, added to sum. Waits. */
+static status residual(fp16 *x, int64_t j, int64_t n, double sum[2]) {
+    engine *e = x->base.e;
+    const int64_t v = x->v, m = e->m;
+    double *r = x->some[0];
+    status st;
+    TRY(right_at(x, j, n, r));
+    TRY(add_squares(x, n, r, sum + 1));
     TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, m, j, n},
                          x->columns, m));
-    if (keep)
-        TRY(fp16_exact_gemm(x, 0, m, n, -1, x->columns, m, r, v));
-    else /* few columns */
-        TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, x->exact.w, v, x->columns, m, 1.0, r, v));
-    TRY(h->squares(e->ctx, BACKEND_D, v, n, r, v, most, x->numbers, 1));
-    if (keep && !x->split && x->base.f->spare != NULL)
-        TRY(e->be->copy(e->ctx, x->base.f->spare + j * v, v * n * d, r, v * n * d, v * n * d, 1));
-    if (keep && x->split)
-        TRY(h->cast_to_single(e->ctx, v, n, r, v, x->b32 + j * v, v));
-    TRY(engine_copy(e, host, x->numbers, FP16_NUMBERS));
-    TRY(engine_sync(e));
-    sum[0] += host[0];
-    sum[1] += host[1];
+    TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, x->exact.w, v, x->columns, m, 1.0, r, v));
+    TRY(add_squares(x, n, r, sum));
 done:
     return st;
 }
@@ -85,52 +98,211 @@ static status or_abort(const fp16 *x, status st) {
     return st;
 }
 
-/* Panels [from, end) of R from their owners, to all. */
-static status send_columns(const fp16 *x, int64_t from, int64_t end) {
-    const product *base = &x->exact.base;
+/* --- R on all devices, in panels of columns that take turns: those of a sensor, so that
+ * covariances of both axes of two subapertures are formed together, or equal parts of them where
+ * its block of Cmm0 has no room */
+
+/* Numbers that x->columns holds of a block, less what its sides are padded by. */
+#define PADDED ((int64_t)(2 * INTEGER_STEP))
+
+/* The panel at column j, or behind the last. Its columns are [j, end). */
+typedef struct {
+    int64_t number, j, end;
+} columns_panel;
+
+static columns_panel panel_after(const fp16 *x, columns_panel p) {
     const engine *e = x->base.e;
+    const int64_t most = (int64_t)sqrt((double)fp16_columns_room(e->m, e->width)) - PADDED;
+    columns_panel next = {p.number + 1, p.end, e->m};
+    for (int w = 0; w < e->s->nsensor; w++) {
+        const int64_t first = (int64_t)e->s->sensors[w].first, n = 2 * e->s->sensors[w].nsub,
+                      parts = (n + most - 1) / most;
+        for (int64_t k = 1; k <= parts; k++)
+            if (first + n * k / parts > next.j && first + n * k / parts < next.end)
+                next.end = first + n * k / parts;
+    }
+    return next;
+}
+
+static columns_panel first_panel(const fp16 *x) {
+    return panel_after(x, (columns_panel){-1, 0, 0});
+}
+
+static bool is_panel(const fp16 *x, const columns_panel *p) {
+    return p->j < x->base.e->m;
+}
+
+static bool is_mine(const fp16 *x, const columns_panel *p) {
+    const device_group *g = x->exact.base.group;
+    return g == NULL || product_owner(&x->exact.base, p->number) == g->rank;
+}
+
+/* R from column j on, in double precision, in the place of b32 and b0. */
+static double *exact_at(const fp16 *x, int64_t j) {
+    return (double *)(void *)x->b32 + j * x->v;
+}
+
+/* C(I, P) in x->columns: I the rows of panels `from` to `to`, of which this device needs some. Row
+ * i and column j are at rows and columns that equal them modulo INTEGER_STEP, behind zeros. */
+typedef struct {
+    columns_panel p, from, to; /* to: the last */
+    int64_t ld;
+    double *at; /* C(from.j, p.j) */
+} block;
+
+static int64_t ahead(int64_t i) {
+    return i % INTEGER_STEP;
+}
+
+/* As many panels from `from` on as there is room for. */
+static block block_of(const fp16 *x, columns_panel p, columns_panel from) {
+    const engine *e = x->base.e;
+    const int64_t room = fp16_columns_room(e->m, e->width) / (p.end - p.j + PADDED) - PADDED;
+    block b = {.p = p, .from = from, .to = from};
+    for (columns_panel q = from; is_panel(x, &q) && q.end - from.j <= room; q = panel_after(x, q))
+        b.to = q;
+    b.ld = integer_ld(ahead(from.j) + b.to.end - from.j);
+    b.at = x->columns + ahead(from.j) + ahead(p.j) * b.ld;
+    return b;
+}
+
+/* Sensor by sensor: what an entry is rounded to may depend on the block in which it is formed. */
+static status fill_block(fp16 *x, const block *b) {
+    engine *e = x->base.e;
+    const int64_t n = b->p.end - b->p.j, before = ahead(b->from.j), left = ahead(b->p.j);
+    status st;
+    TRY(engine_zero(e, BACKEND_D, b->ld, left, x->columns, b->ld));
+    TRY(engine_zero(e, BACKEND_D, before, n, b->at - before, b->ld));
+    for (columns_panel q = b->from; q.number <= b->to.number; q = panel_after(x, q))
+        if (is_mine(x, &b->p) || is_mine(x, &q))
+            TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL,
+                                 (matcov_region){q.j, q.end - q.j, b->p.j, n},
+                                 b->at + (q.j - b->from.j), b->ld));
+done:
+    return st;
+}
+
+/* R(P) -= W(I) C(I, P), and R(Q) -= W(P) C(Q, P)' for the panels Q of I behind P, as far as R is on
+ * this device. A panel has its terms in the same order whoever has it; sums of integers are the
+ * same however columns are grouped. */
+static status take_block(fp16 *x, const block *b) {
+    const int64_t v = x->v, n = b->p.end - b->p.j;
+    status st;
+    TRY(fill_block(x, b));
+    if (is_mine(x, &b->p))
+        TRY(fp16_exact_gemm(x, 'N', b->from.j, b->to.end - b->from.j, n, -1, b->at, b->ld,
+                            exact_at(x, b->p.j), v));
+    for (columns_panel q = b->from, last; q.number <= b->to.number; q = panel_after(x, last)) {
+        last = q;
+        if (q.number == b->p.number || !is_mine(x, &q))
+            continue;
+        for (columns_panel next = panel_after(x, q);
+             x->integers.moduli > 0 && next.number <= b->to.number && is_mine(x, &next);
+             next = panel_after(x, next))
+            last = next;
+        TRY(fp16_exact_gemm(x, 'T', b->p.j, n, last.end - q.j, -1, b->at + (q.j - b->from.j), b->ld,
+                            exact_at(x, q.j), v));
+    }
+done:
+    return st;
+}
+
+static status take_panel(fp16 *x, columns_panel p) {
     status st = MOAO_OK;
-    for (int64_t p = from; p < end && base->group != NULL && st == MOAO_OK; p++) {
-        const int64_t j = p * e->width, n = engine_width(e, j, e->m);
-        st = group_send(base->group, x->b32 + j * x->v, (size_t)(x->v * n) * sizeof(float),
-                        product_owner(base, p));
+    for (columns_panel from = p; is_panel(x, &from) && st == MOAO_OK;) {
+        const block b = block_of(x, p, from);
+        bool any = is_mine(x, &p);
+        for (columns_panel q = from; q.number <= b.to.number; q = panel_after(x, q))
+            any = any || is_mine(x, &q);
+        st = any ? take_block(x, &b) : st;
+        from = panel_after(x, b.to);
     }
     return st;
+}
+
+/* Columns of R go where steps take them: into b32, or to the factor. Those before are there
+ * already: in single precision none reaches into those behind. */
+static status keep_columns(fp16 *x, int64_t j, int64_t n) {
+    const engine *e = x->base.e;
+    const int64_t v = x->v, bytes = v * n * (int64_t)sizeof(double);
+    double *const spare = x->base.f->spare, *r = exact_at(x, j);
+    status st = MOAO_OK;
+    if (!x->split && spare != NULL)
+        TRY(e->be->copy(e->ctx, spare + j * v, bytes, r, bytes, bytes, 1));
+    if (x->split) {
+        TRY(e->be->copy(e->ctx, x->some[0], bytes, r, bytes, bytes, 1));
+        TRY(e->be->fp16->cast_to_single(e->ctx, v, n, x->some[0], v, x->b32 + j * v, v));
+    }
+done:
+    return st;
+}
+
+/* The panels of R from their owners, to all. */
+static status send_columns(const fp16 *x) {
+    const product *base = &x->exact.base;
+    status st = MOAO_OK;
+    for (columns_panel p = first_panel(x); is_panel(x, &p) && base->group != NULL && st == MOAO_OK;
+         p = panel_after(x, p))
+        st = group_send(base->group, x->b32 + p.j * x->v,
+                        (size_t)(x->v * (p.end - p.j)) * sizeof(float),
+                        product_owner(base, p.number));
+    return st;
+}
+
+/* This device's panels of R; norms: |R|^2 and |B0|^2 of each, as they are, others stay. */
+static status form_columns(fp16 *x, double *norms) {
+    const engine *e = x->base.e;
+    status st;
+    TRY(fp16_integers_take(x));
+    for (columns_panel p = first_panel(x); is_panel(x, &p); p = panel_after(x, p))
+        for (int64_t j = p.j, n; j < p.end && is_mine(x, &p); j += n) {
+            n = engine_width(e, j, p.end);
+            TRY(right_at(x, j, n, exact_at(x, j)));
+            TRY(add_squares(x, n, exact_at(x, j), norms + 2 * p.number + 1));
+        }
+    for (columns_panel p = first_panel(x); is_panel(x, &p); p = panel_after(x, p))
+        TRY(take_panel(x, p));
+    for (columns_panel p = first_panel(x); is_panel(x, &p); p = panel_after(x, p))
+        for (int64_t j = p.j, n; j < p.end && is_mine(x, &p); j += n) {
+            n = engine_width(e, j, p.end);
+            TRY(add_squares(x, n, exact_at(x, j), norms + 2 * p.number));
+            TRY(keep_columns(x, j, n));
+        }
+done:
+    return st;
+}
+
+static int64_t panels_of(const fp16 *x) {
+    columns_panel p = first_panel(x);
+    while (is_panel(x, &p))
+        p = panel_after(x, p);
+    return p.number;
 }
 
 /* R in b32, or where the factor takes it, and sums of |R|^2 and |B0|^2. Norms are exchanged as
  * bits: those of numbers that are not negative are ordered as the numbers. */
 static status columns_of_it(fp16 *x, double sum[2]) {
     const product *base = &x->exact.base;
-    const engine *e = x->base.e;
-    const int64_t count = (e->m + e->width - 1) / e->width;
-    const int size = base->group != NULL ? base->group->size : 1;
+    const int64_t count = panels_of(x);
+    const size_t bytes = 2 * (size_t)count * sizeof(double);
     int64_t *bits = NULL;
-    double norms[2];
+    double *norms = NULL;
     status st;
     TRY(ALLOC(bits, 2 * (size_t)count, "norms of columns"));
-    TRY(fp16_integers_take(x));
-    for (int64_t p = 0; p < count; p++) {
-        if (base->group == NULL || product_owner(base, p) == base->group->rank) {
-            const int64_t j = p * e->width;
-            norms[0] = norms[1] = 0;
-            TRY(residual(x, j, engine_width(e, j, e->m), true, norms));
-            for (int i = 0; i < 2; i++)
-                norms[i] = fabs(norms[i]); /* the sign of a NaN */
-            memcpy(bits + 2 * p, norms, sizeof norms);
-        }
-        if ((p + 1) % size == 0 || p + 1 == count)
-            TRY(send_columns(x, p - p % size, p + 1));
-    }
+    TRY(ALLOC(norms, 2 * (size_t)count, "norms of columns"));
+    TRY(form_columns(x, norms));
+    TRY(send_columns(x));
+    for (int64_t i = 0; i < 2 * count; i++)
+        norms[i] = fabs(norms[i]); /* the sign of a NaN */
+    memcpy(bits, norms, bytes);
     if (base->group != NULL)
         group_largest(base->group, bits, 2 * count);
-    for (int64_t p = 0; p < count; p++) {
-        memcpy(norms, bits + 2 * p, sizeof norms);
-        sum[0] += norms[0];
-        sum[1] += norms[1];
-    }
+    memcpy(norms, bits, bytes);
+    for (int64_t i = 0; i < 2 * count; i++)
+        sum[i % 2] += norms[i];
 done:
     free(bits);
+    free(norms);
     return or_abort(x, st);
 }
 
@@ -171,7 +343,7 @@ static status some_of_it(fp16 *x, double *rho) {
     status st = MOAO_OK;
     for (int k = 0; k < GROUPS; k++) {
         const int64_t j = m * (2 * k + 1) / (2 * GROUPS), most = width < GROUP ? width : GROUP;
-        TRY(residual(x, j, m - j < most ? m - j : most, false, sum));
+        TRY(residual(x, j, m - j < most ? m - j : most, sum));
     }
     *rho = sum[1] > 0 ? sqrt(sum[0] / sum[1]) : 0;
 done:
@@ -313,7 +485,7 @@ static status columns(product *base, const wrows *w, int64_t j, int64_t n, doubl
         return panel_product(base->e, w, j, n, x->columns, m, z, ldz);
     TRY(panel_diagonal(base->e, w, j, n, x->columns, m, z, ldz));
     if (next < m)
-        TRY(fp16_exact_gemm(x, next, m - next, n, 1, x->columns + n, m, z, ldz));
+        TRY(fp16_exact_gemm(x, 'N', next, m - next, n, 1, x->columns + n, m, z, ldz));
 done:
     return st;
 }
