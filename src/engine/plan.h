@@ -43,11 +43,12 @@ typedef struct plan {
     int moduli;          /* of a dense factor by integers (moao/integer_factor.h), 0: native; */
     int moduli_solve;    /* of its triangles against rows, */
     int moduli_exposure; /* of products of its exposures */
-    int split_moduli;    /* the same of one that is kept in split FP16 (job/plan.h) */
-    int tile;            /* size of the tiles of a compressed factor, */
-    bool fp16;           /* whose columns that may be are kept in FP16; */
-    int members;         /* ranks over which it is distributed, 0: each has all of it; */
-    double compressed;   /* bytes that it is expected to take, 0: unknown */
+    int moduli_reference; /* of those of the sampled target's reference in mixed precision */
+    int split_moduli;     /* the same of one that is kept in split FP16 (job/plan.h) */
+    int tile;             /* size of the tiles of a compressed factor, */
+    bool fp16;            /* whose columns that may be are kept in FP16; */
+    int members;          /* ranks over which it is distributed, 0: each has all of it; */
+    double compressed;    /* bytes that it is expected to take, 0: unknown */
     const struct tlr_prediction *ranks; /* what is predicted of it; NULL: dense */
 
     /* memory of a rank [bytes] */

@@ -81,6 +81,7 @@ status request_init(const params *par, const sys *s, const atmos *a, const psf_o
                    .residuals = 1,
                    .way = -1,
                    .split_moduli = -1,
+                   .moduli_reference = -1,
                    .tile = (int)tlr_cmm_tile((int64_t)s->m, par->compute_tlr_tile),
                    .command = command_work_bytes(s)};
     for (int i = 0; i < a->nprofile; i++)

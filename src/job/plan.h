@@ -34,8 +34,10 @@ typedef struct { /* what is asked for; borrowed */
     size_t points;         /* of the pupil, for the residual phase */
     matcov_sizes sizes;
     size_t psf, tables, target_tables, command, image;
-    int tile;         /* size of the tiles of a compressed factor */
-    int split_moduli; /* of a factor in split FP16 (plan.h), as a run began; -1: to be chosen */
+    int tile;             /* size of the tiles of a compressed factor */
+    int split_moduli;     /* of a factor in split FP16 (plan.h), as a run began; -1: to be chosen */
+    int moduli_reference; /* the same of the sampled target's reference, where compute.double does
+                             not say */
     /* whether these are expected to save the time of compute.auto_saves: */
     bool toeplitz_pays;       /* products by transforms on one rank of a CPU, */
     bool mixed_pays;          /* products in FP16 on a GPU */
@@ -100,6 +102,10 @@ size_t plan_rank_memory(const plan *p);
 static inline int plan_split(const plan *p) {
     const factor_kind *f = p->pair->factor;
     return f == &factor_fp16 || f == &factor_fp16_refined ? p->split_moduli : 0;
+}
+/* Local. Moduli of the reference that compute.double does not ask for. */
+static inline int plan_reference(const plan *p) {
+    return p->moduli > 0 ? 0 : p->moduli_reference;
 }
 static inline bool plan_by_integers(const plan *p) {
     return p->moduli > 0 || plan_split(p) > 0;

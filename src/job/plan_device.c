@@ -58,8 +58,19 @@ static int exposure_moduli(const request *q, bool fp16) {
     return n > 0 && n < all ? n : all;
 }
 
+/* Moduli of the sampled target's reference: those that the request keeps, or, where the factor is
+ * computed by integers. */
+static int reference_moduli(const request *q, const plan *p) {
+    if (!p->pair->product->fp16)
+        return 0;
+    if (p->moduli == 0 && q->moduli_reference >= 0)
+        return q->moduli_reference;
+    return plan_by_integers(p) ? exposure_moduli(q, true) : 0;
+}
+
 /* Memory by a pair. asked: columns of a panel, 0: chosen. */
-static void count(const request *q, const linop_pair *pair, size_t asked, plan *p) {
+static void count_by(const request *q, const linop_pair *pair, size_t asked, int reference,
+                     plan *p) {
     const sys *s = q->s;
     const psf_opts *o = q->o;
     const size_t m = s->m, t = sys_fit_rows(s), v = (size_t)p->rows, d = sizeof(double);
@@ -69,7 +80,8 @@ static void count(const request *q, const linop_pair *pair, size_t asked, plan *
     p->fixed = p->target = p->least = 0;
     p->moduli_solve = p->moduli > 0 ? exposure_moduli(q, false) : 0;
     p->moduli_exposure = p->moduli > 0 ? exposure_moduli(q, pair->product->fp16) : 0;
-    p->width = width_of(pair, m, asked, p->moduli > 0);
+    p->moduli_reference = reference;
+    p->width = width_of(pair, m, asked, p->moduli > 0 || reference > 0);
     linop_bytes(s, p);
     if (sys_shares(s)) { /* all targets have one W */
         plan_add(p, p->per_target, p->target);
@@ -103,6 +115,17 @@ static void count(const request *q, const linop_pair *pair, size_t asked, plan *
         plan_add(p, "context, kernels and their work", BACKEND_RESERVE);
     p->fits = targets_in(p, p->given.now);
     p->held = targets_in(p, fmax(p->given.ever, p->given.now)) > 0;
+}
+
+/* The same. Residues of a reference that was not asked for by integers take memory that targets
+ * leave: fewer targets together cost more time than they save. */
+static void count(const request *q, const linop_pair *pair, size_t asked, plan *p) {
+    p->pair = pair;
+    const int reference = reference_moduli(q, p),
+              all = sys_shares(q->s) ? 1 : (q->s->ntarget + p->nrank - 1) / p->nrank;
+    count_by(q, pair, asked, reference, p);
+    if (reference > 0 && p->moduli == 0 && q->moduli_reference < 0 && p->fits < all)
+        count_by(q, pair, asked, 0, p);
 }
 
 /* MOAO_INPUT: what one target at a time needs, in the last format that was tried. */

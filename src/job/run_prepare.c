@@ -61,6 +61,7 @@ enum {
     FACT_DISTRIBUTED,
     FACT_FORMAT,
     FACT_SPLIT,
+    FACT_REFERENCE,
     FACT_LAYERS,
     FACTS
 };
@@ -71,6 +72,13 @@ static status reuse_split(run *r, long *moduli) {
     if (store_get_fact(r->st, "ranks", 0) > 0)
         *moduli = store_get_fact(r->st, "split_moduli", 0);
     return store_set_fact(r->st, "split_moduli", *moduli);
+}
+
+/* The same of the sampled target's reference. */
+static status reuse_reference(run *r, long *moduli) {
+    if (store_get_fact(r->st, "ranks", 0) > 0)
+        *moduli = store_get_fact(r->st, "moduli_reference", 0);
+    return store_set_fact(r->st, "moduli_reference", *moduli);
 }
 
 /* Whether phases come from tables by layer; runs of before there were such have no such fact. */
@@ -193,6 +201,7 @@ static status open_store(run *r, long fact[FACTS]) {
     TRY(reuse_way(r, &fact[FACT_WAY]));
     TRY(reuse_compressed(r, &fact[FACT_DISTRIBUTED]));
     TRY(reuse_split(r, &fact[FACT_SPLIT]));
+    TRY(reuse_reference(r, &fact[FACT_REFERENCE]));
     TRY(reuse_layers(r, &fact[FACT_LAYERS]));
     TRY(reuse_fact(r, "chunk", &fact[FACT_CHUNK]));
     TRY(reuse_fact(r, "threads", &fact[FACT_THREADS]));
@@ -336,9 +345,14 @@ status run_prepare_plan(run *r, comm *c) {
     st = comm_agree(c, ALLOC(r->done, ncell, "list of what is done"));
     if (st != MOAO_OK)
         goto done;
-    long fact[FACTS] = {
-        r->pl->chunk,         c->threads,        r->pl->way,      par->compute_tlr_distributed,
-        linop_number(chosen), plan_split(r->pl), r->pl->by_layers};
+    long fact[FACTS] = {r->pl->chunk,
+                        c->threads,
+                        r->pl->way,
+                        par->compute_tlr_distributed,
+                        linop_number(chosen),
+                        plan_split(r->pl),
+                        plan_reference(r->pl),
+                        r->pl->by_layers};
     if (is_root(r))
         st = open_store(r, fact);
     TRY(comm_agree(c, st));
@@ -351,13 +365,15 @@ status run_prepare_plan(run *r, comm *c) {
     const bool other = fact[FACT_DISTRIBUTED] != (long)r->req.distributed;
     r->req.distributed = fact[FACT_DISTRIBUTED] != 0;
     r->req.split_moduli = (int)fact[FACT_SPLIT];
+    r->req.moduli_reference = (int)fact[FACT_REFERENCE];
     r->req.layers_kept = (int)fact[FACT_LAYERS];
     TRY(keep_format(r, c, linop_numbered(fact[FACT_FORMAT])));
     if (other || linop_numbered(fact[FACT_FORMAT]) != chosen)
         TRY(comm_agree(c, request_predict(&r->req, r->mach.devices && !r->mach.host)));
     if (other || fact[FACT_CHUNK] != r->pl->chunk || r->req.way != (int)r->pl->way ||
-        r->req.split_moduli != plan_split(r->pl) || (r->req.layers_kept > 0) != r->pl->by_layers ||
-        linop_numbered(fact[FACT_FORMAT]) != chosen)
+        r->req.split_moduli != plan_split(r->pl) ||
+        r->req.moduli_reference != plan_reference(r->pl) ||
+        (r->req.layers_kept > 0) != r->pl->by_layers || linop_numbered(fact[FACT_FORMAT]) != chosen)
         TRY(make_plan(r, (int)fact[FACT_CHUNK]));
     st = check_named(r);
 done:
@@ -503,9 +519,9 @@ done:
 }
 
 static void announce_integers(const run *r) {
-    if (r->pl->moduli > 0 && r->pl->pair->product->fp16)
+    if (r->pl->moduli_reference > 0)
         progress_note("the reference of the sampled target is computed by integers: %d moduli",
-                      r->pl->moduli_exposure);
+                      r->pl->moduli_reference);
     else if (r->pl->moduli > 0)
         progress_note("the factor of Cmm is computed by integers: %d moduli, each device by "
                       "itself; W and exposures by %d",

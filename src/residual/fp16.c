@@ -42,9 +42,9 @@ static void bytes(const sys *s, const factor_kind *by, plan *p) {
     const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
     plan_add(p, "difference of two T; before it, making of W", area);
     plan_add(p, "W of the sampled target in double precision", v * m * d);
-    if (p->moduli > 0)
+    if (p->moduli_reference > 0)
         plan_add(p, "residues of the sampled target",
-                 fp16_integers_bytes(p->be, p->moduli_exposure, (int64_t)m, p->rows, (int64_t)w));
+                 fp16_integers_bytes(p->be, p->moduli_reference, (int64_t)m, p->rows, (int64_t)w));
     plan_add(p, "D+ in FP16, panels",
              2 * v8 * all * h + (longest + w + v) * w * f + (2 * t8 + v) * w * h);
     if (np > 0)
@@ -168,8 +168,8 @@ static status prepare(fp16 *x, const plan *p, const double *proj) {
     status st;
     TRY(take_arrays(x, p));
     TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, x->v, e->width))); /* reference */
-    if (p->moduli > 0)
-        TRY(fp16_integers_open(x, p->moduli_exposure));
+    if (p->moduli_reference > 0)
+        TRY(fp16_integers_open(x, p->moduli_reference));
     if (x->lattice_pairs)
         TRY(take_lattice_pairs(x));
     TRY(tiptilt_axes(e, x->axes));

@@ -135,17 +135,25 @@ class Mixed(unittest.TestCase):
 
     def test_how_the_factor_is_computed(self):
         """In the host's memory, or by integers, as at full scale: the same but for rounding in FP16. The sampled target is of
-        double precision whatever the factor."""
+        double precision whatever the factor; with a factor by integers its products are, too, within 1e-9."""
         for way, moduli in ({"MOAO_TEST_OPERATOR": "fp16_host"}, 0), ({"MOAO_TEST_SPLIT": "integer"}, 7):
             other = Run(CASE, *MIXED, TWO, env={**RESIDENT, **way})
             for name in filter(checked, self.mixed.quantities()):
                 gap = np.abs(other.quantity(name) - self.mixed.quantity(name)[OF_TWO])
                 self.assertLess(gap.max(), 2e-5, name)
                 self.assertEqual(gap[0].max() > 1e-6, moduli > 0, name)  # in the host's memory: by OpenBLAS's kernels, 0 or rounding
-                self.assertLess(np.abs(other.quantity(name)[1] - self.double.quantity(name)[EDGE]).max(), ROUNDING, name)
+                self.assertLess(np.abs(other.quantity(name)[1] - self.double.quantity(name)[EDGE]).max(), 1e-9 if moduli > 0 else ROUNDING, name)
             self.assertEqual(fits.getheader(other.path("maps.fits"))["NMODULI"], moduli)
             text = other.process.stdout + other.process.stderr
-            self.assertEqual(text.count("computed by integers: 7 moduli"), int(moduli > 0), text)
+            self.assertEqual(text.count("the factor of Cmm is computed by integers: 7 moduli"), int(moduli > 0), text)
+            self.assertEqual(text.count("the reference of the sampled target is computed by integers"), int(moduli > 0), text)
+
+    def test_memory_of_the_reference(self):
+        """Its residues are in the plan of one target, and where they would leave less room for many, the reference is native."""
+        case = os.path.join(ROOT, "params", "mosaic.yaml")
+        for more, there in (["targets={list: [[0, 0]]}"], True), ([], False):
+            p = moao("check", case, "--gpus", "1", "--gpu", "H200", "compute.precision=mixed", *more)
+            self.assertEqual("residues of the sampled target" in p.stdout, there, p.stdout)
 
     def test_results_do_not_depend_on_ranks_or_chunks(self):
         """Bit for bit, though the chunk with the sampled target, the last one, then comes first, and no thread prepares
