@@ -117,15 +117,15 @@ static status take_arrays(fp16 *x, const plan *p) {
     const size_t nk = (size_t)x->nk, np = (size_t)p->points;
     const size_t v8 = (size_t)fp16_rows(x->v), t8 = (size_t)fp16_rows(e->t),
                  np8 = (size_t)fp16_rows((int64_t)np);
-    const size_t longest = m > np ? (m > t ? m : t) : np > t ? np : t;
     status st;
+    x->np = (int64_t)np;
     for (int k = 0; k < 2; k++) {
         TRY(take(x, v8 * t * (size_t)e->ndir, h, "D+ in FP16", &x->dplus[k]));
         TRY(take(x, t8 * w, h, "Ctm in FP16", &x->ctm[k]));
     }
     TRY(take(x, v * m, d, "W of the sampled target", &x->exact.w));
     TRY(take(x, v * w, h, "W T in FP16", &x->z));
-    TRY(take(x, w * longest + np, f, "a panel of covariances", &x->wide));
+    TRY(take(x, (size_t)fp16_wide(x) + np, f, "a panel of covariances", &x->wide));
     if (np == 0)
         TRY(take(x, block_size(e->s), h, "Ctm in FP16", &x->block));
     for (int k = 0; k < 2; k++)

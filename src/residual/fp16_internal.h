@@ -44,8 +44,8 @@ struct fp16 {
     fp16_exact exact;
     fp16_integers integers;
     const profile *tor;
-    int64_t v;
-    int nk; /* constants: laser stars times axes */
+    int64_t v, np; /* rows of W of a target; points */
+    int nk;        /* constants: laser stars times axes */
     const double *proj;
     bool split; /* the factor is in split FP16; else */
     int *ew;    /* [targets] W of each is cast with an exponent of its own */
@@ -121,6 +121,13 @@ static inline fp16_pair fp16_w(const fp16 *x, const wrows *w, int64_t j) {
 static inline int64_t fp16_columns_room(int64_t m, int64_t width) {
     const int64_t least = (int64_t)128 * 128;
     return m * width > least ? m * width : least;
+}
+
+/* Numbers of x->wide: width columns of the longest. */
+static inline int64_t fp16_wide(const fp16 *x) {
+    const engine *e = x->base.e;
+    const int64_t rows = e->m > x->np ? e->m : x->np;
+    return e->width * (rows > e->t ? rows : e->t);
 }
 
 /* Doubles of the area. */

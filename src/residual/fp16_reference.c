@@ -26,16 +26,22 @@
 #define GROUPS 8       /* of columns of which R is computed after a step, */
 #define GROUP 8        /* and columns of each */
 
-/* r := columns j .. j + n of B0 in double precision. */
+/* r := columns j .. j + n of B0 in double precision: as many at once as x->columns, or ctm64, has
+ * room for. */
 static status right_at(fp16 *x, int64_t j, int64_t n, double *r) {
     engine *e = x->base.e;
-    const int64_t v = x->v, t = e->t;
+    const int64_t v = x->v, t = e->t, room = fp16_columns_room(e->m, e->width) / t,
+                  most = room > e->width ? room : e->width;
+    double *const ctm = room > e->width ? x->columns : x->ctm64;
     status st = MOAO_OK;
-    for (int d = 0; d < e->ndir; d++) {
-        TRY(engine_aim_right(e, x->target, d));
-        TRY(engine_fill_right(e, x->target, BACKEND_D, j, n, x->ctm64));
-        TRY(engine_gemm(e, 'N', 'N', v, n, t, 1.0, x->proj + d * v * t, v, x->ctm64, t, d > 0, r,
-                        v));
+    for (int64_t i = 0, some; i < n; i += some) {
+        some = n - i < most ? n - i : most;
+        for (int d = 0; d < e->ndir; d++) {
+            TRY(engine_aim_right(e, x->target, d));
+            TRY(engine_fill_right(e, x->target, BACKEND_D, j + i, some, ctm));
+            TRY(engine_gemm(e, 'N', 'N', v, some, t, 1.0, x->proj + d * v * t, v, ctm, t, d > 0,
+                            r + i * v, v));
+        }
     }
 done:
     return st;
@@ -254,12 +260,12 @@ static status form_columns(fp16 *x, double *norms) {
     const engine *e = x->base.e;
     status st;
     TRY(fp16_integers_take(x));
-    for (columns_panel p = first_panel(x); is_panel(x, &p); p = panel_after(x, p))
-        for (int64_t j = p.j, n; j < p.end && is_mine(x, &p); j += n) {
-            n = engine_width(e, j, p.end);
-            TRY(right_at(x, j, n, exact_at(x, j)));
-            TRY(add_squares(x, n, exact_at(x, j), norms + 2 * p.number + 1));
-        }
+    for (columns_panel p = first_panel(x); is_panel(x, &p); p = panel_after(x, p)) {
+        if (!is_mine(x, &p))
+            continue;
+        TRY(right_at(x, p.j, p.end - p.j, exact_at(x, p.j)));
+        TRY(add_squares(x, p.end - p.j, exact_at(x, p.j), norms + 2 * p.number + 1));
+    }
     for (columns_panel p = first_panel(x); is_panel(x, &p); p = panel_after(x, p))
         TRY(take_panel(x, p));
     for (columns_panel p = first_panel(x); is_panel(x, &p); p = panel_after(x, p))

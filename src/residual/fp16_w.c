@@ -22,26 +22,43 @@ done:
     return st;
 }
 
-/* b32 (+)= P Ctm0 in direction d. */
-static status right_of(fp16 *x, backend_cov_target *target, int d) {
+/* Columns j .. j + n of b32 (+)= P Ctm0 in direction d: panels of it, of covariances that are
+ * formed together. */
+static status right_columns(fp16 *x, backend_cov_target *target, int d, int64_t j, int64_t n) {
     engine *e = x->base.e;
-    const backend_fp16 *h = e->be->fp16;
-    const int64_t v = x->v, t = e->t, m = e->m;
-    const int64_t t8 = fp16_rows(t), v8 = fp16_rows(v);
+    const int64_t v = x->v, t = e->t, t8 = fp16_rows(t), v8 = fp16_rows(v);
     const fp16_pair p = {x->dplus[0] + d * v8 * t, x->dplus[1] + d * v8 * t, v8, x->ed};
     status st;
-    TRY(engine_aim_right(e, target, d));
-    for (int64_t j = 0, n; j < m; j += n) {
+    TRY(engine_fill_right(e, target, BACKEND_S, j, n, x->wide));
+    for (int64_t i = 0, some; i < n; i += some) {
+        const float *from = x->wide + i * t;
         fp16_pair c = {x->ctm[0], x->ctm[1], t8, 0};
-        n = engine_width(e, j, m);
-        TRY(engine_fill_right(e, target, BACKEND_S, j, n, x->wide));
-        TRY(fp16_exponent(x, BACKEND_S, t, n, x->wide, &c.exponent));
-        TRY(h->split(e->ctx, BACKEND_S, 'A', t, n, c.exponent, x->wide, t, x->ctm[0], t8, x->ctm[1],
-                     t8));
-        TRY(fp16_gemm_part(e->be, e->ctx, FP16_ALL, PIECE, 'N', 'N', v, n, t, 1, p, c, d > 0,
-                           x->b32 + j * v, v));
+        some = engine_width(e, i, n);
+        TRY(fp16_exponent(x, BACKEND_S, t, some, from, &c.exponent));
+        TRY(e->be->fp16->split(e->ctx, BACKEND_S, 'A', t, some, c.exponent, from, t, x->ctm[0], t8,
+                               x->ctm[1], t8));
+        TRY(fp16_gemm_part(e->be, e->ctx, FP16_ALL, PIECE, 'N', 'N', v, some, t, 1, p, c, d > 0,
+                           x->b32 + (j + i) * v, v));
     }
-    e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(v * m) * (double)t;
+done:
+    return st;
+}
+
+/* b32 (+)= P Ctm0 in direction d, a sensor's columns at a time: entries of both axes of a
+ * subaperture come from one evaluation of the covariances on the layers. */
+static status right_of(fp16 *x, backend_cov_target *target, int d) {
+    engine *e = x->base.e;
+    const int64_t most = fp16_wide(x) / e->t;
+    status st;
+    TRY(engine_aim_right(e, target, d));
+    for (int w = 0; w < e->s->nsensor; w++) {
+        const int64_t first = (int64_t)e->s->sensors[w].first, n = 2 * e->s->sensors[w].nsub,
+                      parts = (n + most - 1) / most;
+        for (int64_t i = 0; i < parts; i++)
+            TRY(right_columns(x, target, d, first + n * i / parts,
+                              n * (i + 1) / parts - n * i / parts));
+    }
+    e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(x->v * e->m) * (double)e->t;
 done:
     return st;
 }

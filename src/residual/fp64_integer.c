@@ -85,13 +85,19 @@ static int64_t gathered_of(int64_t m, int64_t width) {
     return m < GATHERED || least > GATHERED ? least : GATHERED;
 }
 
+/* Doubles of columns of Cmm while T is loaded, in the place of the residues of W. */
+static int64_t columns_room(int64_t m, int64_t v, int64_t width, int moduli) {
+    return (int64_t)larger(integer_bytes(moduli, v, m) / sizeof(double), (size_t)(m * width));
+}
+
 static layout layout_of(const backend *be, int64_t m, int64_t v, int64_t width, int64_t np,
                         int moduli, int moduli_factor) {
     const int64_t k = gathered_of(m, width), most = v > width ? v : width;
     const size_t d = sizeof(double);
     size_t room = cholesky_residues(be, m, moduli_factor, v);
     layout l = {.bytes = {[LOW] = (size_t)low_bytes(m, width, moduli, m),
-                          [ALL_OF_W] = larger(integer_bytes(moduli, v, m), (size_t)(m * width) * d),
+                          [ALL_OF_W] = larger(integer_bytes(moduli, v, m),
+                                              (size_t)columns_room(m, v, width, moduli) * d),
                           [Z_BYTES] = integer_bytes(moduli, v, width)}};
     l.bytes[WORK] = larger(
         (size_t)(16 * (most > np ? most : np)),
@@ -223,11 +229,57 @@ done:
     return st;
 }
 
+/* Rows of Cmm that residues of T in column j need: those above its panel. */
+static int64_t rows_above(const engine *e, int64_t j) {
+    return j / e->width * e->width;
+}
+
+/* Residues of columns j .. j + n of T, panel by panel; columns: of Cmm. */
+static status convert_columns(const integers *x, int64_t j, int64_t n, const double *columns,
+                              int64_t ld) {
+    const engine *e = x->base.e;
+    status st = MOAO_OK;
+    for (int64_t from = j, to; from < j + n && st == MOAO_OK; from = to) {
+        const int64_t k = rows_above(e, from), wide = engine_width(e, k, e->m);
+        to = k + wide < j + n ? k + wide : j + n;
+        if (k == 0)
+            continue;
+        const integer_matrix t = {
+            'T', to - from, k, columns + (from - j) * ld, ld, factor_of(x)->f.exponent, 1, NULL};
+        integer_rows r = columns_of_t(x, k, wide);
+        for (int i = 0; i < 2; i++)
+            r.r[i] += (from - k) * r.ld[i];
+        r.exponent += from - k;
+        st = to_residues(x, &t, &r);
+    }
+    return st;
+}
+
+/* The same of a sensor, or of as many of its columns as there is room for: entries of both axes of
+ * a subaperture come from one evaluation of the covariances on the layers. */
+static status load_sensor(const integers *x, int64_t first, int64_t count) {
+    engine *e = x->base.e;
+    const int64_t most = columns_room(e->m, x->v, e->width, x->moduli) / e->m,
+                  parts = (count + most - 1) / most;
+    double *columns = x->at[ALL_OF_W];
+    status st = MOAO_OK;
+    for (int64_t i = 0; i < parts && st == MOAO_OK; i++) {
+        const int64_t j = first + count * i / parts, n = first + count * (i + 1) / parts - j,
+                      rows = rows_above(e, j + n - 1);
+        if (rows == 0)
+            continue;
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, rows, j, n},
+                             columns, rows));
+        TRY(convert_columns(x, j, n, columns, rows));
+    }
+done:
+    return st;
+}
+
 static status integers_load(product *base, const profile *p) {
     integers *x = (integers *)base;
     engine *e = base->e;
     const int64_t m = e->m;
-    double *columns = x->at[ALL_OF_W];
     status st = MOAO_OK;
     (void)p;
     report_phase("exposure: T of Cmm");
@@ -236,14 +288,9 @@ static status integers_load(product *base, const profile *p) {
         n = engine_width(e, j, m);
         TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, (matcov_region){j, n, j, n},
                              x->diag + j * e->width, e->width));
-        if (j == 0)
-            continue;
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, j, j, n},
-                             columns, j));
-        const integer_matrix t = {'T', n, j, columns, j, factor_of(x)->f.exponent, 1, NULL};
-        const integer_rows r = columns_of_t(x, j, n);
-        TRY(to_residues(x, &t, &r));
     }
+    for (int w = 0; w < e->s->nsensor; w++)
+        TRY(load_sensor(x, (int64_t)e->s->sensors[w].first, 2 * e->s->sensors[w].nsub));
     TRY(engine_flip(e, "flip-t", x->diag));
 done:
     return st;
