@@ -363,8 +363,7 @@ static status gemm(backend_ctx *ctx, const integer_product *p, void *work, size_
         LAUNCHED();
         return MOAO_OK;
     }
-    const int64_t tiles = gpu_ceil(p->n, TILE); /* of equal width */
-    int64_t n = gpu_ceil(p->n, tiles),
+    int64_t n = gpu_min(p->n, TILE),
             m = gpu_min(integer_ld(p->m), room / n / INTEGER_ROWS * INTEGER_ROWS);
     if (m == 0) /* few columns at a time */
         m = INTEGER_ROWS, n = room / INTEGER_ROWS;
