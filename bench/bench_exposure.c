@@ -4,7 +4,7 @@
  * asked for, the next by the reference), the steps that the program marks (report_phase) in the
  * order of their first appearance, and those of the solves before the pass, which are not in its
  * sum. Seconds of all threads of the process together, so that other work on the machine matters
- * little. */
+ * little. In the end the median time from one target of an exposure to the next, by the clock. */
 #include "base/comm.h"
 #include "base/progress.h"
 #include "job/run.h"
@@ -16,6 +16,7 @@
 
 #define PASSES 16
 #define STEPS 32
+#define TARGETS 4096
 
 static struct {
     const char *name;
@@ -24,15 +25,28 @@ static struct {
 static int nstep, npass, step = -1;
 static bool solving, begun; /* the solves of a pass are current; it began with them */
 static double since;
+static double between[TARGETS], last; /* targets of an exposure [s]; when one began, or 0 */
+static int nbetween;
 
-static double processor(void) {
+static double seconds(clockid_t of) {
     struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    clock_gettime(of, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Whether another target of an exposure begins is in the step's name. */
+static void on_target(const char *name) {
+    const bool next = strcmp(name, "exposure: next target") == 0;
+    const double now = seconds(CLOCK_MONOTONIC);
+    if (next && last > 0 && nbetween < TARGETS)
+        between[nbetween++] = now - last;
+    if (next || strcmp(name, "exposure: profile") == 0)
+        last = next ? now : 0;
+}
+
 static void on_phase(const char *name) {
-    const double now = processor();
+    const double now = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    on_target(name);
     if (step >= 0)
         steps[step].seconds[npass - 1] += now - since;
     since = now;
@@ -58,6 +72,11 @@ static void on_phase(const char *name) {
     step = npass > 0 && step < nstep ? step : -1;
 }
 
+static int compare(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
 static void print(void) {
     double sum[PASSES] = {0};
     printf("processor time [s] of a pass: the format's, the reference's, ...\n");
@@ -70,6 +89,10 @@ static void print(void) {
         }
         printf("\n");
     }
+    qsort(between, (size_t)nbetween, sizeof *between, compare);
+    if (nbetween > 0)
+        printf("from one target to the next, median of %d: %.4f s\n", nbetween,
+               between[nbetween / 2]);
 }
 
 int main(int argc, char **argv) {
