@@ -376,8 +376,9 @@ done:
     return st;
 }
 
-/* Y += alpha X E of a group whose E begins at number `from`, a sensor's columns of Y at a time: few
- * rows of E for each pass over Y would leave the products to the speed of memory. */
+/* Y += alpha X E of a group whose E begins at number `from`, by runs of sensors whose columns of Y
+ * follow each other: few rows or columns of E for each product would leave it to the speed of
+ * memory, and the last of its tiles with little to do. */
 static status apply_outlines(engine *e, const lattice_pairs *a, const lattice_pairs_group *g,
                              int64_t from, int64_t nvec, double alpha, const void *x, int64_t ldx,
                              void *y, int64_t ldy) {
@@ -390,9 +391,11 @@ static status apply_outlines(engine *e, const lattice_pairs *a, const lattice_pa
     if (n == 0)
         return st;
     TRY(take_columns(e, a, g, nvec, x, ldx, &ld));
-    for (int j = 0; j < g->nsensor; j++) {
-        const sensor *v = &e->s->sensors[g->sensor[j]];
-        const int64_t m = 2 * v->nsub, to = (int64_t)v->first * ldy;
+    for (int j = 0, next; j < g->nsensor; j = next) {
+        for (next = j + 1; next < g->nsensor && g->sensor[next] == g->sensor[next - 1] + 1;)
+            next++;
+        const int64_t m = columns_before(e->s, g, next) - columns_before(e->s, g, j),
+                      to = (int64_t)e->s->sensors[g->sensor[j]].first * ldy;
         const void *block = block_of(e, a, g, from, 0, j);
         if (a->type == TOEPLITZ_FP16)
             TRY(e->be->fp16->gemm(e->ctx, 'N', 'N', nvec, m, n, factor, taken, ld, block, lde, 1.0f,
