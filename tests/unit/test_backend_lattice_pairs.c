@@ -7,8 +7,8 @@
 #include "residual/lattice_pairs.h"
 
 static const case_sensor sensors[] = {{7, {20, 5}, 9e4, 1, 0, {0}, 0},
-                                      {5, {30, -9}, INFINITY, 1, 0, {0}, 10},
                                       {7, {-15, 12}, 9e4, 1, 0, {0.02, -0.1}, 0},
+                                      {5, {30, -9}, INFINITY, 1, 0, {0}, 10},
                                       {6, {-3, -30}, 8e4, 1, 0, {0}, 0},
                                       {10, {6, -7}, INFINITY, 1, 0, {0.1, 0}, 8},
                                       {4, {-8, 22}, INFINITY, 1.02, 0.05, {0}, 9},
@@ -16,7 +16,7 @@ static const case_sensor sensors[] = {{7, {20, 5}, 9e4, 1, 0, {0}, 0},
                                       {5, {9, 9}, INFINITY, 1, -0.3, {0, 0.2}, 9},
                                       {5, {-22, 14}, INFINITY, 1, 0, {0}, 11}};
 #define NSENSOR ((int)(sizeof sensors / sizeof *sensors))
-static const int group_of[NSENSOR] = {0, 1, 0, 2, 1, 3, 1, 4, 1};
+static const int group_of[NSENSOR] = {0, 0, 1, 2, 1, 3, 1, 4, 1};
 static const double layers[2][3][5] = {
     {{0, 25, 60, 4, -3}, {2500, 40, 20, 10, 2}, {9000, 20, 7, 1, 8}},
     {{0, 30, 40, 1, 3}, {4000, 30, 30, 9, 2}, {15000, 25, 9, 1, 8}}};
