@@ -252,27 +252,38 @@ status cholesky_solve_integers(const cholesky *f, int n, const wrows *w) {
     return st;
 }
 
-/* Columns of Cmm0, on and below the diagonal: this rank's strips, or, of a factor that each device
- * has by itself, a sensor's at a time: entries of both axes of a subaperture then come from one
- * evaluation of the covariances on the layers. */
-static status fill_columns(cholesky *f, const profile *p) {
+/* Columns of Cmm0, on and below the diagonal, a sensor's at a time: entries of both axes of a
+ * subaperture then come from one evaluation of the covariances on the layers. */
+static status fill_sensors(cholesky *f) {
     engine *e = f->e;
-    status st;
-    TRY(engine_load(e, p));
-    for (int w = 0; w < e->s->nsensor && f->moduli > 0; w++) {
+    status st = MOAO_OK;
+    for (int w = 0; w < e->s->nsensor && st == MOAO_OK; w++) {
         const int64_t j = (int64_t)e->s->sensors[w].first, n = 2 * e->s->sensors[w].nsub;
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'L', MATCOV_ALL, (matcov_region){j, e->m - j, j, n},
-                             at(f, j, j), e->m));
+        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'L', MATCOV_ALL,
+                              (matcov_region){j, e->m - j, j, n}, at(f, j, j), e->m);
     }
-    if (f->moduli > 0)
-        return engine_sync(e);
-    for (int64_t c = f->group->rank; c < cholesky_strips(f); c += f->group->size) {
+    return st;
+}
+
+/* The same of this rank's strips. */
+static status fill_strips(cholesky *f) {
+    engine *e = f->e;
+    status st = MOAO_OK;
+    for (int64_t c = f->group->rank; c < cholesky_strips(f) && st == MOAO_OK; c += f->group->size) {
         const int64_t j = c * f->strip;
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'L', MATCOV_ALL,
-                             (matcov_region){j, e->m - j, j, strip_width(f, j)}, at(f, j, j),
-                             e->m));
+        st =
+            e->mat->fill_cmm(e->cov, BACKEND_D, 'L', MATCOV_ALL,
+                             (matcov_region){j, e->m - j, j, strip_width(f, j)}, at(f, j, j), e->m);
     }
-    TRY(engine_sync(e));
+    return st;
+}
+
+/* A factor by integers is each device's own, and has all sensors. */
+static status fill_columns(cholesky *f, const profile *p) {
+    status st;
+    TRY(engine_load(f->e, p));
+    TRY(f->moduli > 0 ? fill_sensors(f) : fill_strips(f));
+    TRY(engine_sync(f->e));
 done:
     return st;
 }

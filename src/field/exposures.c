@@ -9,19 +9,17 @@
 enum { STEPS = 4 };
 static const int steps[STEPS] = {2, 3, 4, 6}; /* rows of a node of every exposure, of the lattice */
 #define FEWEST_ROWS 5                         /* of these nodes, each way */
-#define NOISE 0.1      /* structure by noise of measurements, of that by turbulence */
-#define LACKING 0.5    /* of the tolerance: error of what an exposure lacks, at most */
-#define SOLVE 2.6      /* time of W of a node, in units of its residual, about */
-#define SAVES 0.9      /* of the time at most, else every exposure computes all nodes */
-#define RIDGE 1e-10    /* of the mean square of the bases */
-#define STEP_POWER 3.3 /* of the step, in the error of a map (field_step) */
-#define STEP_ALTITUDE 3.5
+#define NOISE 0.1   /* structure by noise of measurements, of that by turbulence */
+#define LACKING 0.5 /* of the tolerance: error of what an exposure lacks, at most */
+#define SOLVE 2.6   /* time of W of a node, in units of its residual, about */
+#define SAVES 0.9   /* of the time at most, else every exposure computes all nodes */
+#define RIDGE 1e-10 /* of the mean square of the bases */
 
 void dposv_(const char *uplo, const int *n, const int *nrhs, double *a, const int *lda, double *b,
             const int *ldb, int *info);
 
-/* Structure of a map: of each layer strength altitude^STEP_ALTITUDE, then that of the noise, which
- * is of the same size in all exposures. */
+/* Structure of a map: of each layer strength altitude^FIELD_STEP_ALTITUDE, then that of the noise,
+ * which is of the same size in all exposures. */
 typedef struct {
     int n;
     double *x;   /* [exposures][n] */
@@ -45,7 +43,7 @@ static status structure_init(const atmos *a, structure *s) {
         const profile *p = atmos_profile_at(a, a->exposure_time[e]);
         double *x = s->x + (size_t)e * (size_t)s->n;
         for (int l = 0; l < first->nlayer; l++) {
-            x[l] = p->strength[l] * pow(p->h[l], STEP_ALTITUDE);
+            x[l] = p->strength[l] * pow(p->h[l], FIELD_STEP_ALTITUDE);
             s->mean += x[l] / a->nexposure;
         }
     }
@@ -125,7 +123,7 @@ static double choose_bases(const structure *s, const atmos *a, int k, int step, 
     int first, end;
     double left;
     atmos_exposures_of(a, k, &first, &end);
-    const double wide = pow(step, STEP_POWER), part = 1.0 / (line ? step : step * step);
+    const double wide = pow(step, FIELD_STEP_POWER), part = 1.0 / (line ? step : step * step);
     *f = (field_follow){0};
     for (int n = 1; n <= FIELD_BASES && n < end - first; n++) {
         f->base[n - 1] = find_worst(s, first, end, f, &left);
@@ -191,7 +189,6 @@ status field_follow_init(const atmos *a, field *f) {
     if (f->coarse == 0)
         goto done;
     TRY(ALLOC(f->follow, (size_t)a->nexposure, "exposures"));
-    memset(f->follow, 0, (size_t)a->nexposure * sizeof *f->follow);
     for (int k = 0; k < a->ntor; k++)
         follow(&s, a, k, f);
 done:

@@ -52,6 +52,11 @@ typedef struct {
     double share[FIELD_BASES], square[FIELD_BASES];
 } field_follow;
 
+/* Of a map's roughness, as field_step has it: errors go as step^POWER, and a layer counts as its
+ * strength times altitude^ALTITUDE. */
+#define FIELD_STEP_POWER 3.3
+#define FIELD_STEP_ALTITUDE 3.5
+
 typedef struct { /* a cell that was refined: its lower corner and its side in steps */
     double u, v, side;
     bool halved;  /* false: it has a node in its middle only */

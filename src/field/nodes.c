@@ -26,20 +26,18 @@
 #define LOWERED 0.7    /* of the error in a cell before it was refined: the nodes have helped */
 #define MIDDLE 0.3     /* of a cell's side: a node there is in its middle */
 #define WORTH 0.75     /* of the targets' number: more nodes save too little */
-/* field_step: error 1e-3 at LENGTH (D / 8 m)^GROWTH over the layers' altitude, and as step^POWER */
+/* field_step: error 1e-3 at LENGTH (D / 8 m)^GROWTH over the layers' altitude */
 #define STEP_LENGTH 0.28
 #define STEP_GROWTH 0.59
-#define STEP_POWER 3.3
-#define STEP_ALTITUDE 3.5
 
 /* Altitude that counts: of strong and high layers [m]. */
 static double rough_altitude(const profile *p) {
     double sum = 0, all = 0;
     for (int l = 0; l < p->nlayer; l++) {
-        sum += p->strength[l] * pow(p->h[l], STEP_ALTITUDE);
+        sum += p->strength[l] * pow(p->h[l], FIELD_STEP_ALTITUDE);
         all += p->strength[l];
     }
-    return all > 0 ? pow(sum / all, 1 / STEP_ALTITUDE) : 0;
+    return all > 0 ? pow(sum / all, 1 / FIELD_STEP_ALTITUDE) : 0;
 }
 
 double field_step(const sys *s, const atmos *a, double tolerance) {
@@ -47,7 +45,7 @@ double field_step(const sys *s, const atmos *a, double tolerance) {
     for (int e = 0; e < a->nexposure; e++)
         high += rough_altitude(atmos_profile_at(a, a->exposure_time[e])) / a->nexposure;
     const double length = STEP_LENGTH * pow(s->diameter / 8, STEP_GROWTH);
-    return length * pow(tolerance / 1e-3, 1 / STEP_POWER) / fmax(high, 1.0);
+    return length * pow(tolerance / 1e-3, 1 / FIELD_STEP_POWER) / fmax(high, 1.0);
 }
 
 static void to_lattice(const field *f, const double at[2], double *u, double *v) {
@@ -466,7 +464,7 @@ static int add_middle(field *f, int tor, const field_cell *c) {
 /* Nodes that are added in a cell about target t, from `from` on: those next to a star and in every
  * f->coarse-th cell both ways are computed in every exposure, so that what exposures that follow
  * lack is interpolated from nodes that get denser, too. */
-static void mark_fine(field *f, const field_cell *c, int t, int from) {
+static void mark_coarse(field *f, const field_cell *c, int t, int from) {
     const long i = lround(c->u / c->side), j = lround(c->v / c->side), n = f->coarse;
     const bool every = f->stratum[t] == STRATUM_STAR ||
                        ((i + 1) % n == n / 2 && (f->line || (j + 1) % n == n / 2));
@@ -503,7 +501,7 @@ static status refine(field *f, int tor, int t, double error, int *added) {
         *added += add_node(f, at, NODE_REFINED, tor, -1);
     }
     if (f->follow != NULL)
-        mark_fine(f, &c, t, before);
+        mark_coarse(f, &c, t, before);
     const int check = error > 0 ? draw(f, -1, &c) : -1;
     if (check >= 0 && add_node(f, f->want[check], NODE_CHECK, tor, check)) {
         f->node[f->node_of[check]].picked = true;

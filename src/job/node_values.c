@@ -25,10 +25,6 @@ static status load_computed(const run *r, int k, int e, bool kept, node_values *
     st = ALLOC(v->scalars, n * v->ns, "results of nodes");
     if (st == MOAO_OK)
         st = ALLOC(v->kept, n * v->nkept, "what is kept of nodes");
-    if (st == MOAO_OK) {
-        memset(v->scalars, 0, n * v->ns * sizeof *v->scalars);
-        memset(v->kept, 0, n * v->nkept * sizeof *v->kept);
-    }
     for (int i = 0; is_root(r) && st == MOAO_OK && i < (int)n; i++)
         if (field_computes(&r->u.f, i, k, e))
             st = store_read_node(r->st, e, i, v->scalars + (size_t)i * v->ns,

@@ -44,7 +44,7 @@ struct fp16 {
     fp16_exact exact;
     fp16_integers integers;
     const profile *tor;
-    int64_t v, np; /* rows of W of a target; points */
+    int64_t v, np; /* rows of a target's reconstructor W_k; points */
     int nk;        /* constants: laser stars times axes */
     const double *proj;
     bool split; /* the factor is in split FP16; else */

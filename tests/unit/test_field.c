@@ -277,7 +277,7 @@ static void test_follow(void **state) {
     (void)state;
     static night n;
     sys s = square(49, 49, 100, 0);
-    const int exact[1] = {60}; /* beside the coarse nodes */
+    const int exact[1] = {60}; /* next to coarse nodes */
     double computed = 0;
     field f;
     field_weights w;
