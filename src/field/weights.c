@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "moao/cpu_threads.h"
+
 enum { DEGREE = 3, MONOMIALS = 10, MOST = FIELD_NEAREST + MONOMIALS };
 enum { AROUND = 4 * FIELD_NEAREST, SECTORS = 8, PER_SECTOR = FIELD_NEAREST / SECTORS };
 #define SAME 1e-6    /* of a step: two places are one */
@@ -185,6 +187,7 @@ status field_interpolate(const field *f, int tor, int e, int n, const double (*a
     TRY(ALLOC(w->w, most, "weights of nodes"));
     TRY(ALLOC(w->power, (size_t)n, "weights of nodes"));
     w->first[0] = 0;
+    const int blas = blas_alone();
     /* rows with room for all, then without it */
 #pragma omp parallel for schedule(dynamic, 16)
     for (int i = 0; i < n; i++) {
@@ -192,6 +195,7 @@ status field_interpolate(const field *f, int tor, int e, int n, const double (*a
         w->first[i + 1] = weights_at(f, tor, e, at[i], without != NULL ? without[i] : -1,
                                      w->node + to, w->w + to, &w->power[i]);
     }
+    blas_together(blas);
     for (int i = 0; i < n; i++) {
         const size_t to = (size_t)w->first[i], row = (size_t)i * FIELD_NEAREST,
                      count = (size_t)w->first[i + 1];
