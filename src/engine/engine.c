@@ -217,3 +217,15 @@ void engine_progress(const engine *e) {
         progress_advance((total - e->rep->shown) * e->c->size);
     e->rep->shown = total;
 }
+
+sensor_columns engine_columns_after(const engine *e, int64_t most, sensor_columns p) {
+    sensor_columns next = {p.number + 1, p.end, e->m};
+    for (int w = 0; w < e->s->nsensor; w++) {
+        const int64_t first = (int64_t)e->s->sensors[w].first, n = 2 * e->s->sensors[w].nsub,
+                      parts = (n + most - 1) / most;
+        for (int64_t k = 1; k <= parts; k++)
+            if (first + n * k / parts > next.j && first + n * k / parts < next.end)
+                next.end = first + n * k / parts;
+    }
+    return next;
+}

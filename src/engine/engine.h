@@ -121,6 +121,17 @@ static inline int64_t engine_width(const engine *e, int64_t j, int64_t end) {
     return end - j < e->width ? end - j : e->width;
 }
 
+/* Columns [j, end) of Cmm: a sensor's, whose two axes are covariances of one evaluation, or equal
+ * parts of them, none of more than `most`, >= 1. after: the one behind p, or {-1, 0, 0} for the
+ * first; behind the last one j is m. Local. */
+typedef struct {
+    int64_t number, j, end;
+} sensor_columns;
+sensor_columns engine_columns_after(const engine *e, int64_t most, sensor_columns p);
+static inline sensor_columns engine_first_columns(const engine *e, int64_t most) {
+    return engine_columns_after(e, most, (sensor_columns){-1, 0, 0});
+}
+
 /* Wait for the other ranks of an MPI call, timed: seconds are added to rep->wait[stg]. */
 #define TIMED_WAIT(rep, stg, call)                                                                 \
     do {                                                                                           \

@@ -252,16 +252,15 @@ status cholesky_solve_integers(const cholesky *f, int n, const wrows *w) {
     return st;
 }
 
-/* Columns of Cmm0, on and below the diagonal, a sensor's at a time: entries of both axes of a
- * subaperture then come from one evaluation of the covariances on the layers. */
+/* Columns of Cmm0, on and below the diagonal, a sensor's at a time. */
 static status fill_sensors(cholesky *f) {
     engine *e = f->e;
     status st = MOAO_OK;
-    for (int w = 0; w < e->s->nsensor && st == MOAO_OK; w++) {
-        const int64_t j = (int64_t)e->s->sensors[w].first, n = 2 * e->s->sensors[w].nsub;
+    for (sensor_columns p = engine_first_columns(e, e->m); p.j < e->m && st == MOAO_OK;
+         p = engine_columns_after(e, e->m, p))
         st = e->mat->fill_cmm(e->cov, BACKEND_D, 'L', MATCOV_ALL,
-                              (matcov_region){j, e->m - j, j, n}, at(f, j, j), e->m);
-    }
+                              (matcov_region){p.j, e->m - p.j, p.j, p.end - p.j}, at(f, p.j, p.j),
+                              e->m);
     return st;
 }
 

@@ -167,7 +167,6 @@ static status prepare(fp16 *x, const plan *p, const double *proj) {
     engine *e = x->base.e;
     status st;
     TRY(take_arrays(x, p));
-    TRY(engine_work(e, e->be->workspace(BACKEND_TRMM, BACKEND_D, x->v, e->width))); /* reference */
     if (p->moduli_reference > 0)
         TRY(fp16_integers_open(x, p->moduli_reference));
     if (x->lattice_pairs)

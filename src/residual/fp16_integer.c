@@ -12,9 +12,7 @@ typedef struct {
 static sizes sizes_of(const backend *be, int moduli, int64_t m, int64_t v, int64_t width) {
     const size_t scale = (size_t)(16 * (v > m ? v : m)),
                  product = be->integer->workspace(moduli, v, width);
-    const size_t panel = integer_bytes(moduli, width, m),
-                 block = (size_t)(moduli * fp16_columns_room(m, width));
-    return (sizes){integer_bytes(moduli, v, m), panel > block ? panel : block,
+    return (sizes){integer_bytes(moduli, v, m), (size_t)(moduli * fp16_columns_room(m, width)),
                    scale > product ? scale : product};
 }
 

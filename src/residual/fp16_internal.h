@@ -22,7 +22,7 @@
 
 typedef struct fp16 fp16;
 
-typedef struct { /* the reference: W of one target in double precision, T panel by panel */
+typedef struct { /* the reference: W of one target in double precision, W T of all columns */
     product base;
     fp16 *of;
     double *w;   /* v x m */
@@ -61,14 +61,14 @@ struct fp16 {
     float *wt; /* v x m: W dT, where sum is a panel of it */
 
     /* workspace, in which one after the other lie */
-    backend_f16 *dt; /* dT, panel by panel: the block on the diagonal, then what is below,
-                        transposed */
-    float *b32;      /* at the solve: B0 of a target and then its W, v x m; */
-    backend_f16
-        *b0[2]; /* split FP16 parts of B0, v x m, rows as D+; of the reference those of its W; */
-    double *some[2]; /* v x width each: panels of B0 and of W in double precision; */
-    double *columns; /* of the reference: m x width of T, or a block of Cmm0; */
-    double *ctm64;   /* t x width */
+    backend_f16 *dt;    /* dT, panel by panel: the block on the diagonal, then what is below,
+                           transposed */
+    float *b32;         /* at the solve: B0 of a target and then its W, v x m; */
+    backend_f16 *b0[2]; /* split FP16 parts of B0, v x m, rows as D+; of the reference those of its
+                           W, and R or W T from b32 on; */
+    double *some[2];    /* v x width each: panels of B0 and of W in double precision; */
+    double *columns;    /* of the reference: a block of Cmm0 or of T; */
+    double *ctm64;      /* t x width */
 
     backend_f16 *dplus[2], *ctm[2]; /* v x t, t x width: FP16 and what it leaves */
     backend_f16 *block; /* of Ctm - beta Ctm0 the columns of a sensor, t x 2 nsub of the largest; */

@@ -1,16 +1,15 @@
-/* The reference of the product in FP16: W of one target in double precision, and T of an exposure
- * panel by panel, which is made, used and overwritten.
+/* The reference of the product in FP16: W of one target in double precision, and W T of an
+ * exposure, T block by block.
  *
  * That W comes from the factor in FP16 too, by steps with a residual in double precision, R = B0
  * - W Cmm0 with Cmm0 made anew: each shrinks R a thousand times or so, so that one step is enough
  * as a rule. What the factor in FP16 is like decides nothing about where it ends.
  *
  * Cmm0 is symmetric: each of its blocks is formed once on a device, for the two panels of columns
- * of R that it enters. Where devices sample together, they take turns at these panels, and have W
- * from the sampler. Panels are the same whoever computes them, and the sampler adds up their norms
- * in their order: the bits are those of one device alone. */
+ * of R that it enters. Where devices sample together, they take turns at these panels and at those
+ * of W T, and have W from the sampler. Panels are the same whoever computes them, and the sampler
+ * adds up their norms in their order: the bits are those of one device alone. */
 #include "residual/fp16_internal.h"
-#include "residual/fp64_panels.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -111,34 +110,21 @@ static status or_abort(const fp16 *x, status st) {
 /* Numbers that x->columns holds of a block, less what its sides are padded by. */
 #define PADDED ((int64_t)(2 * INTEGER_STEP))
 
-/* The panel at column j, or behind the last. Its columns are [j, end). */
-typedef struct {
-    int64_t number, j, end;
-} columns_panel;
-
-static columns_panel panel_after(const fp16 *x, columns_panel p) {
+static sensor_columns panel_after(const fp16 *x, sensor_columns p) {
     const engine *e = x->base.e;
-    const int64_t most = (int64_t)sqrt((double)fp16_columns_room(e->m, e->width)) - PADDED;
-    columns_panel next = {p.number + 1, p.end, e->m};
-    for (int w = 0; w < e->s->nsensor; w++) {
-        const int64_t first = (int64_t)e->s->sensors[w].first, n = 2 * e->s->sensors[w].nsub,
-                      parts = (n + most - 1) / most;
-        for (int64_t k = 1; k <= parts; k++)
-            if (first + n * k / parts > next.j && first + n * k / parts < next.end)
-                next.end = first + n * k / parts;
-    }
-    return next;
+    return engine_columns_after(
+        e, (int64_t)sqrt((double)fp16_columns_room(e->m, e->width)) - PADDED, p);
 }
 
-static columns_panel first_panel(const fp16 *x) {
-    return panel_after(x, (columns_panel){-1, 0, 0});
+static sensor_columns first_panel(const fp16 *x) {
+    return panel_after(x, (sensor_columns){-1, 0, 0});
 }
 
-static bool is_panel(const fp16 *x, const columns_panel *p) {
+static bool is_panel(const fp16 *x, const sensor_columns *p) {
     return p->j < x->base.e->m;
 }
 
-static bool is_mine(const fp16 *x, const columns_panel *p) {
+static bool is_mine(const fp16 *x, const sensor_columns *p) {
     const device_group *g = x->exact.base.group;
     return g == NULL || product_owner(&x->exact.base, p->number) == g->rank;
 }
@@ -151,7 +137,7 @@ static double *exact_at(const fp16 *x, int64_t j) {
 /* C(I, P) in x->columns: I the rows of panels `from` to `to`, of which this device needs some. Row
  * i and column j are at rows and columns that equal them modulo INTEGER_STEP, behind zeros. */
 typedef struct {
-    columns_panel p, from, to; /* to: the last */
+    sensor_columns p, from, to; /* to: the last */
     int64_t ld;
     double *at; /* C(from.j, p.j) */
 } block;
@@ -161,28 +147,31 @@ static int64_t ahead(int64_t i) {
 }
 
 /* As many panels from `from` on as there is room for. */
-static block block_of(const fp16 *x, columns_panel p, columns_panel from) {
+static block block_of(const fp16 *x, sensor_columns p, sensor_columns from) {
     const engine *e = x->base.e;
     const int64_t room = fp16_columns_room(e->m, e->width) / (p.end - p.j + PADDED) - PADDED;
     block b = {.p = p, .from = from, .to = from};
-    for (columns_panel q = from; is_panel(x, &q) && q.end - from.j <= room; q = panel_after(x, q))
+    for (sensor_columns q = from; is_panel(x, &q) && q.end - from.j <= room; q = panel_after(x, q))
         b.to = q;
     b.ld = integer_ld(ahead(from.j) + b.to.end - from.j);
     b.at = x->columns + ahead(from.j) + ahead(p.j) * b.ld;
     return b;
 }
 
-/* Sensor by sensor: what an entry is rounded to may depend on the block in which it is formed. */
-static status fill_block(fp16 *x, const block *b) {
+/* Sensor by sensor: what an entry is rounded to may depend on the block in which it is formed.
+ * part: A, or T: lower triangle with half the diagonal, zeros above. */
+static status fill_block(fp16 *x, char part, const block *b) {
     engine *e = x->base.e;
     const int64_t n = b->p.end - b->p.j, before = ahead(b->from.j), left = ahead(b->p.j);
     status st;
     TRY(engine_zero(e, BACKEND_D, b->ld, left, x->columns, b->ld));
     TRY(engine_zero(e, BACKEND_D, before, n, b->at - before, b->ld));
-    for (columns_panel q = b->from; q.number <= b->to.number; q = panel_after(x, q))
+    if (part == 'T' && b->from.j == b->p.j)
+        TRY(engine_zero(e, BACKEND_D, n, n, b->at, b->ld));
+    for (sensor_columns q = b->from; q.number <= b->to.number; q = panel_after(x, q))
         if (is_mine(x, &b->p) || is_mine(x, &q))
-            TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL,
-                                 (matcov_region){q.j, q.end - q.j, b->p.j, n},
+            TRY(e->mat->fill_cmm(e->cov, BACKEND_D, q.number == b->p.number ? part : 'A',
+                                 MATCOV_ALL, (matcov_region){q.j, q.end - q.j, b->p.j, n},
                                  b->at + (q.j - b->from.j), b->ld));
 done:
     return st;
@@ -194,15 +183,15 @@ done:
 static status take_block(fp16 *x, const block *b) {
     const int64_t v = x->v, n = b->p.end - b->p.j;
     status st;
-    TRY(fill_block(x, b));
+    TRY(fill_block(x, 'A', b));
     if (is_mine(x, &b->p))
         TRY(fp16_exact_gemm(x, 'N', b->from.j, b->to.end - b->from.j, n, -1, b->at, b->ld,
                             exact_at(x, b->p.j), v));
-    for (columns_panel q = b->from, last; q.number <= b->to.number; q = panel_after(x, last)) {
+    for (sensor_columns q = b->from, last; q.number <= b->to.number; q = panel_after(x, last)) {
         last = q;
         if (q.number == b->p.number || !is_mine(x, &q))
             continue;
-        for (columns_panel next = panel_after(x, q);
+        for (sensor_columns next = panel_after(x, q);
              x->integers.moduli > 0 && next.number <= b->to.number && is_mine(x, &next);
              next = panel_after(x, next))
             last = next;
@@ -213,12 +202,12 @@ done:
     return st;
 }
 
-static status take_panel(fp16 *x, columns_panel p) {
+static status take_panel(fp16 *x, sensor_columns p) {
     status st = MOAO_OK;
-    for (columns_panel from = p; is_panel(x, &from) && st == MOAO_OK;) {
+    for (sensor_columns from = p; is_panel(x, &from) && st == MOAO_OK;) {
         const block b = block_of(x, p, from);
         bool any = is_mine(x, &p);
-        for (columns_panel q = from; q.number <= b.to.number; q = panel_after(x, q))
+        for (sensor_columns q = from; q.number <= b.to.number; q = panel_after(x, q))
             any = any || is_mine(x, &q);
         st = any ? take_block(x, &b) : st;
         from = panel_after(x, b.to);
@@ -247,7 +236,7 @@ done:
 static status send_columns(const fp16 *x) {
     const product *base = &x->exact.base;
     status st = MOAO_OK;
-    for (columns_panel p = first_panel(x); is_panel(x, &p) && base->group != NULL && st == MOAO_OK;
+    for (sensor_columns p = first_panel(x); is_panel(x, &p) && base->group != NULL && st == MOAO_OK;
          p = panel_after(x, p))
         st = group_send(base->group, x->b32 + p.j * x->v,
                         (size_t)(x->v * (p.end - p.j)) * sizeof(float),
@@ -260,15 +249,15 @@ static status form_columns(fp16 *x, double *norms) {
     const engine *e = x->base.e;
     status st;
     TRY(fp16_integers_take(x));
-    for (columns_panel p = first_panel(x); is_panel(x, &p); p = panel_after(x, p)) {
+    for (sensor_columns p = first_panel(x); is_panel(x, &p); p = panel_after(x, p)) {
         if (!is_mine(x, &p))
             continue;
         TRY(right_at(x, p.j, p.end - p.j, exact_at(x, p.j)));
         TRY(add_squares(x, p.end - p.j, exact_at(x, p.j), norms + 2 * p.number + 1));
     }
-    for (columns_panel p = first_panel(x); is_panel(x, &p); p = panel_after(x, p))
+    for (sensor_columns p = first_panel(x); is_panel(x, &p); p = panel_after(x, p))
         TRY(take_panel(x, p));
-    for (columns_panel p = first_panel(x); is_panel(x, &p); p = panel_after(x, p))
+    for (sensor_columns p = first_panel(x); is_panel(x, &p); p = panel_after(x, p))
         for (int64_t j = p.j, n; j < p.end && is_mine(x, &p); j += n) {
             n = engine_width(e, j, p.end);
             TRY(add_squares(x, n, exact_at(x, j), norms + 2 * p.number));
@@ -279,7 +268,7 @@ done:
 }
 
 static int64_t panels_of(const fp16 *x) {
-    columns_panel p = first_panel(x);
+    sensor_columns p = first_panel(x);
     while (is_panel(x, &p))
         p = panel_after(x, p);
     return p.number;
@@ -460,8 +449,6 @@ done:
         hear(x, st == MOAO_OK ? EXACT : FAILED);
         st = st == MOAO_OK ? or_abort(x, send_w(x)) : st;
     }
-    if (st == MOAO_OK && exact && base->group != NULL) /* whose exposures do not begin by `begin` */
-        st = or_abort(x, fp16_integers_take(x));
     x->exact.target = st == MOAO_OK && exact ? target : -1;
     return st;
 }
@@ -471,29 +458,48 @@ static wrows exact_rows(product *base, int slot) {
     return (wrows){.slot = slot, .rows = x->v, .ld = x->v, .w = x->exact.w};
 }
 
-static status panel(product *base, int64_t j, int64_t n) {
-    const fp16 *x = ((fp16_exact *)base)->of;
-    engine *e = base->e;
-    return e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, (matcov_region){j, e->m - j, j, n},
-                            x->columns, e->m);
+/* --- W T of an exposure, in the place of R: panels take turns as those of R do, then all devices
+ * have all of it */
+
+/* (W T)(P) = W(I) T(I, P), I the rows from P on. */
+static status take_products(fp16 *x, sensor_columns p) {
+    const int64_t v = x->v, n = p.end - p.j;
+    status st;
+    TRY(engine_zero(x->base.e, BACKEND_D, v, n, exact_at(x, p.j), v));
+    for (sensor_columns from = p; is_panel(x, &from);) {
+        const block b = block_of(x, p, from);
+        TRY(fill_block(x, 'T', &b));
+        TRY(fp16_exact_gemm(x, 'N', b.from.j, b.to.end - b.from.j, n, 1, b.at, b.ld,
+                            exact_at(x, p.j), v));
+        from = panel_after(x, b.to);
+    }
+done:
+    return st;
 }
 
-static status begin(product *base, const wrows *w, double *own) {
-    (void)w, (void)own;
-    return fp16_integers_take(((fp16_exact *)base)->of);
+static status load(product *base, const profile *conditions) {
+    fp16 *x = ((fp16_exact *)base)->of;
+    status st;
+    (void)conditions;
+    report_phase("exposure: W T of the sampled target");
+    TRY(fp16_integers_take(x));
+    for (sensor_columns p = first_panel(x); is_panel(x, &p); p = panel_after(x, p))
+        if (is_mine(x, &p))
+            TRY(take_products(x, p));
+    for (sensor_columns p = first_panel(x); is_panel(x, &p) && base->group != NULL;
+         p = panel_after(x, p))
+        TRY(group_send(base->group, exact_at(x, p.j),
+                       (size_t)(x->v * (p.end - p.j)) * sizeof(double),
+                       product_owner(base, p.number)));
+done:
+    return or_abort(x, st);
 }
 
 static status columns(product *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz) {
-    fp16 *x = ((fp16_exact *)base)->of;
-    const int64_t m = base->e->m, next = j + n;
-    status st;
-    if (x->integers.moduli == 0)
-        return panel_product(base->e, w, j, n, x->columns, m, z, ldz);
-    TRY(panel_diagonal(base->e, w, j, n, x->columns, m, z, ldz));
-    if (next < m)
-        TRY(fp16_exact_gemm(x, 'N', next, m - next, n, 1, x->columns + n, m, z, ldz));
-done:
-    return st;
+    const fp16 *x = ((fp16_exact *)base)->of;
+    const int64_t d = sizeof(double);
+    (void)w;
+    return base->e->be->copy(base->e->ctx, z, ldz * d, exact_at(x, j), x->v * d, x->v * d, n);
 }
 
 const product_kind fp16_exact_kind = {
@@ -502,7 +508,6 @@ const product_kind fp16_exact_kind = {
     .exact = true,
     .sharpen = sharpen,
     .exact_rows = exact_rows,
-    .begin = begin,
-    .panel = panel,
+    .load = load,
     .columns = columns,
 };

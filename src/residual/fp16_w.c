@@ -51,13 +51,9 @@ static status right_of(fp16 *x, backend_cov_target *target, int d) {
     const int64_t most = fp16_wide(x) / e->t;
     status st;
     TRY(engine_aim_right(e, target, d));
-    for (int w = 0; w < e->s->nsensor; w++) {
-        const int64_t first = (int64_t)e->s->sensors[w].first, n = 2 * e->s->sensors[w].nsub,
-                      parts = (n + most - 1) / most;
-        for (int64_t i = 0; i < parts; i++)
-            TRY(right_columns(x, target, d, first + n * i / parts,
-                              n * (i + 1) / parts - n * i / parts));
-    }
+    for (sensor_columns p = engine_first_columns(e, most); p.j < e->m;
+         p = engine_columns_after(e, most, p))
+        TRY(right_columns(x, target, d, p.j, p.end - p.j));
     e->rep->flops[STAGE_SOLVE] += 2.0 * (double)(x->v * e->m) * (double)e->t;
 done:
     return st;

@@ -255,22 +255,20 @@ static status convert_columns(const integers *x, int64_t j, int64_t n, const dou
     return st;
 }
 
-/* The same of a sensor, or of as many of its columns as there is room for: entries of both axes of
- * a subaperture come from one evaluation of the covariances on the layers. */
-static status load_sensor(const integers *x, int64_t first, int64_t count) {
+/* The same of a sensor, or of as many of its columns as there is room for. */
+static status load_columns(const integers *x) {
     engine *e = x->base.e;
-    const int64_t most = columns_room(e->m, x->v, e->width, x->moduli) / e->m,
-                  parts = (count + most - 1) / most;
+    const int64_t most = columns_room(e->m, x->v, e->width, x->moduli) / e->m;
     double *columns = x->at[ALL_OF_W];
     status st = MOAO_OK;
-    for (int64_t i = 0; i < parts && st == MOAO_OK; i++) {
-        const int64_t j = first + count * i / parts, n = first + count * (i + 1) / parts - j,
-                      rows = rows_above(e, j + n - 1);
+    for (sensor_columns p = engine_first_columns(e, most); p.j < e->m;
+         p = engine_columns_after(e, most, p)) {
+        const int64_t n = p.end - p.j, rows = rows_above(e, p.end - 1);
         if (rows == 0)
             continue;
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, rows, j, n},
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, rows, p.j, n},
                              columns, rows));
-        TRY(convert_columns(x, j, n, columns, rows));
+        TRY(convert_columns(x, p.j, n, columns, rows));
     }
 done:
     return st;
@@ -289,8 +287,7 @@ static status integers_load(product *base, const profile *p) {
         TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, (matcov_region){j, n, j, n},
                              x->diag + j * e->width, e->width));
     }
-    for (int w = 0; w < e->s->nsensor; w++)
-        TRY(load_sensor(x, (int64_t)e->s->sensors[w].first, 2 * e->s->sensors[w].nsub));
+    TRY(load_columns(x));
     TRY(engine_flip(e, "flip-t", x->diag));
 done:
     return st;
