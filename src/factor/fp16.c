@@ -64,7 +64,8 @@ static void bytes_of(const sys *s, bool passing, plan *p) {
     const fp16_factor_options o = fp16_factor_defaults((int64_t)m, p->rows, 0);
     const size_t n = v < SAMPLE ? v : SAMPLE, tile = (size_t)o.tile;
     const size_t place = (size_t)fp16_place((int64_t)m) * d;
-    const size_t sampling = (3 * n * m + n * (v + t) + t * w + m * (size_t)o.panel) * d + WORK,
+    const size_t sampling =
+                     (3 * n * m + n * (v + t) + t * (w + 1) + m * (size_t)o.panel) * d + WORK,
                  residues = passing ? 0 : residues_of(p, (int64_t)m),
                  beyond =
                      sampling > residues ? sampling : residues; /* what is made of L, or makes it */
@@ -100,7 +101,8 @@ static int64_t split_ground(const factor *base) {
 static int64_t picking(const split_factor *x) {
     const engine *e = x->base.e;
     const int64_t n = x->sample;
-    return engine_aligned(n * x->v) + engine_aligned(n * e->t) + engine_aligned(e->t * e->width);
+    return engine_aligned(n * x->v) + engine_aligned(n * e->t) +
+           engine_aligned(e->t * (e->width + 1));
 }
 
 static int64_t sampling(const split_factor *x) {
@@ -202,12 +204,29 @@ static double *cut(double **from, int64_t count) {
     return here;
 }
 
+/* b (+)= p times the right-hand side of the current direction, n x m: both axes of subapertures at
+ * once, of which one evaluation gives the covariances. */
+static status sample_columns(split_factor *x, const double *p, double *ctm, bool added, double *b) {
+    engine *e = x->base.e;
+    const int64_t n = x->sample, t = e->t;
+    status st = MOAO_OK;
+    for (slope_pairs k = {0}; slope_pairs_next(e->s, 0, e->m, e->width / 2, &k);) {
+        TRY(engine_fill_right_both(e, x->target, k.slopes, ctm));
+        for (int axis = 0; axis < 2; axis++)
+            TRY(engine_gemm(e, 'N', 'N', n, k.n, t, 1.0, p, n, ctm + axis * k.n * t, t, added,
+                            b + k.column[axis] * n, n));
+    }
+done:
+    return st;
+}
+
 /* Evenly spread rows of P Ctm0 in the sample's direction, n x m, with `room` for `picking` numbers
  * more. Conditions are the reconstructor's. Waits. */
 static status sample_rows(split_factor *x, double *b, double *room) {
     engine *e = x->base.e;
     const int64_t n = x->sample, t = e->t, step = x->v / n;
-    double *pick = cut(&room, n * x->v), *p = cut(&room, n * t), *ctm = cut(&room, t * e->width);
+    double *pick = cut(&room, n * x->v), *p = cut(&room, n * t),
+           *ctm = cut(&room, t * (e->width + 1));
     double *ones = NULL;
     status st;
     TRY(ALLOC(ones, (size_t)(n * x->v), "a sample of rows"));
@@ -220,11 +239,7 @@ static status sample_rows(split_factor *x, double *b, double *room) {
                         n));
         TRY(engine_sync(e));
         TRY(engine_aim_right(e, x->target, d));
-        for (int64_t j = 0, w; j < e->m; j += w) {
-            w = engine_width(e, j, e->m);
-            TRY(engine_fill_right(e, x->target, BACKEND_D, j, w, ctm));
-            TRY(engine_gemm(e, 'N', 'N', n, w, t, 1.0, p, n, ctm, t, d > 0, b + j * n, n));
-        }
+        TRY(sample_columns(x, p, ctm, d > 0, b));
     }
     TRY(e->be->fp16->max_abs(e->ctx, BACKEND_D, n, e->m, b, n, pick));
     TRY(engine_copy(e, &x->right, pick, 1));
