@@ -208,7 +208,7 @@ static status try_open(writer *w, const double *proj, int nrow) {
     int one;
     status st;
     TRY(comm_agree(r->c, plan_exact(&r->req, &r->mach, r->pl, nrow, of.inverse != NULL, &w->plan)));
-    TRY(tor_open(r->c, &r->u.s, &w->rep, &w->plan, &of, &w->t));
+    TRY(tor_open(r->c, &r->u.s, &w->rep, &w->plan, &of, NULL, &w->t));
     TRY(tor_take(&w->t, 0, &one));
     const size_t panel = (r->u.s.m > r->u.s.t ? r->u.s.m : r->u.s.t) * w->plan.width;
     const size_t square = (size_t)w->t.t.nlrow * (size_t)nrow;

@@ -204,6 +204,23 @@ done:
     return st;
 }
 
+/* The tables of the exposure that comes first with ToR k, of profile p, while that is factored;
+ * not where its loop's gain is sought before. */
+static void begin_first(run *r, int k, const profile *p, obsexposure *ex) {
+    int first, end;
+    atmos_exposures_of(&r->u.a, k, &first, &end);
+    for (int deciding = 1; deciding >= 0 && !run_seeks_gain(r); deciding--)
+        for (int t0 = 0, t1; t0 < r->u.s.ntarget; t0 = t1) {
+            t1 = chunk_end(r, k, t0);
+            if (accuracy_decides(&r->acc, t0, t1) != deciding || !any_pending(r, k, t0, t1))
+                continue;
+            int turn = 0;
+            const int e = next_pending(r, k, t0, t1, &turn, first - 1);
+            obsseq_begin(&r->seq, p, atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]), &ex[e]);
+            return;
+        }
+}
+
 /* Collective. Factor of ToR k, unless it is there, then chunk after chunk. */
 static status all_chunks(run *r, int k, obsexposure *ex, bool *factored) {
     const int nt = r->u.s.ntarget;
@@ -213,8 +230,10 @@ static status all_chunks(run *r, int k, obsexposure *ex, bool *factored) {
     if (is_root(r) && !*factored)
         progress_step("reconstructor %d/%d: Cmm and Cholesky, r0 %.3f m", k + 1, r->u.a.ntor,
                       p->r0);
-    if (!*factored)
+    if (!*factored) {
+        begin_first(r, k, p, ex);
         TRY(run_factor(r, k, p, ex));
+    }
     *factored = true;
     TRY(stop_if_asked(r));
     for (int deciding = 1; deciding >= 0; deciding--)
@@ -444,6 +463,7 @@ status run_all(const comm *c, const cmdline *cl) {
     free(r.rep.budget);
     mirror_budget_free(&r.mirror);
     device_end(&r.start);
+    run_drop_first(&r);
     free(r.done);
     free(r.nodes.again);
     free(r.nodes.error);

@@ -404,12 +404,30 @@ command_matrix run_command(const run *r, const double *p) {
     return of;
 }
 
+static status prepare_first(void *of) {
+    run *r = of;
+    return engine_prepare(&r->u.s, psf_is_phase(r->u.ps), &r->first);
+}
+
+/* What the executor loads first, on the host. */
+static void begin_first(run *r) {
+    r->first = (engine_model){.p = r->pl->largest};
+    background_begin(&r->preparing, r->c->threads, prepare_first, r);
+}
+
+void run_drop_first(run *r) {
+    background_drop(&r->preparing);
+    engine_model_free(&r->first);
+}
+
 static status try_executor(run *r) {
     const command_matrix proj = run_command(r, r->dplus);
     int chunk;
     status st;
     report_phase("setup: executor");
-    TRY(tor_open(r->c, &r->u.s, &r->rep, r->pl, &proj, &r->seq.t));
+    background_drop(&r->preparing); /* without it, or where it failed, tor_open does so */
+    TRY(tor_open(r->c, &r->u.s, &r->rep, r->pl, &proj, &r->first, &r->seq.t));
+    run_drop_first(r);
     report_phase("setup: executor, images");
     TRY(obsseq_open(r->u.ps, r->u.o.budget ? &r->mirror : NULL, r->u.par->compute_mixed_tolerance,
                     &r->seq, &chunk));
@@ -498,6 +516,8 @@ status run_prepare_stages(run *r) {
     TRY(comm_agree(r->c, ALLOC(r->dplus, size, "command matrix D+")));
     if (early)
         TRY(mirror_budget_begin_early(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));
+    if (!on_host(r))
+        begin_first(r);
     report_phase("setup: libraries of devices");
     device_end(&r->start);
     report_phase("setup: command matrix");

@@ -27,11 +27,13 @@ typedef struct {
     const cmdline *cl;
     const char *dir;
     setup u;
-    machine mach;       /* what there is, */
-    device_start start; /* while devices start */
-    request req;        /* what is asked for, */
-    const plan *pl;     /* and what follows; its request and machine stay as they are */
-    int chunk; /* targets at a time: the plan's, or fewer where a device has room for fewer */
+    machine mach;         /* what there is, */
+    device_start start;   /* while devices start; */
+    background preparing; /* of the executor's first covariances, on a thread */
+    engine_model first;
+    request req;    /* what is asked for, */
+    const plan *pl; /* and what follows; its request and machine stay as they are */
+    int chunk;      /* targets at a time: the plan's, or fewer where a device has room for fewer */
     report rep;
     obsseq seq; /* the executor */
     accuracy acc;
@@ -57,6 +59,8 @@ static inline size_t cell(const run *r, int exposure, int target) {
 
 /* Local. Threads of a rank: those asked for, or as many as the case is worth. */
 void run_choose_threads(const run *r, comm *c);
+/* Local. Ends what the executor's covariances are prepared by. */
+void run_drop_first(run *r);
 /* Collective. The store's state on every rank, and the plan that follows. */
 status run_prepare_plan(run *r, comm *c);
 /* Rank 0. What is going to be computed, and where. */

@@ -158,27 +158,57 @@ static void find_bands(const double *shape, int64_t high, int64_t rows, int64_t 
     band[blocks - 1][0] = 0, band[blocks - 1][1] = (int)v;
 }
 
-/* This rank's rows of G. */
-static status send_shape(tor *t, budget_term *b, const double *g) {
-    engine *e = &t->e;
-    double *shape = NULL, *mean = NULL;
-    const int64_t rows = t->t.nlrow, v = t->t.nrow, row0 = t->t.row0, high = b->high;
+/* This rank's rows of G as the device takes them, on the host. */
+static status form_shape(budget_term *b, const double *g) {
+    const int64_t rows = b->of->nlrow, v = b->of->nrow, row0 = b->of->row0, high = b->high;
     status st;
-    TRY(ALLOC(shape, (size_t)(high * v), "shapes of the mirror"));
-    TRY(ALLOC(mean, (size_t)v, "influence functions"));
-    TRY(find_means(b->ps, mean));
+    TRY(ALLOC(b->rows, (size_t)(high * v), "shapes of the mirror"));
+    TRY(ALLOC(b->means, (size_t)v, "influence functions"));
+    TRY(find_means(b->ps, b->means));
     for (int64_t j = 0; j < v; j++) {
         for (int64_t i = 0; i < rows; i++)
-            shape[i + j * high] = g[row0 + i + j * v] + mean[row0 + i] * mean[j];
-        shape[rows + j * high] = mean[j];
+            b->rows[i + j * high] = g[row0 + i + j * v] + b->means[row0 + i] * b->means[j];
+        b->rows[rows + j * high] = b->means[j];
     }
-    find_bands(shape, high, rows, v, b->band);
-    TRY(engine_copy(e, b->shape, shape, high * v));
-    TRY(engine_copy(e, b->mean, mean + row0, rows));
+    find_bands(b->rows, high, rows, v, b->band);
+done:
+    return st;
+}
+
+static void drop_shape(budget_term *b) {
+    background_drop(&b->forming);
+    free(b->rows);
+    free(b->means);
+    b->rows = b->means = NULL;
+}
+
+static status send_shape(tor *t, budget_term *b) {
+    engine *e = &t->e;
+    status st;
+    TRY(engine_copy(e, b->shape, b->rows, b->high * t->t.nrow));
+    TRY(engine_copy(e, b->mean, b->means + t->t.row0, t->t.nlrow));
     st = engine_sync(e);
 done:
-    free(shape);
-    free(mean);
+    drop_shape(b);
+    return st;
+}
+
+/* On a thread, from budget_open on: the mirror's shapes may not be there yet. */
+static status form_own_shape(void *of) {
+    budget_term *b = of;
+    const status st = mirror_budget_shapes(b->mirror);
+    return st != MOAO_OK ? st : form_shape(b, b->mirror->influence);
+}
+
+/* That of the mirror, unless it is on the device already. */
+static status take_shape(tor *t, budget_term *b) {
+    status st;
+    if (b->shaped)
+        return MOAO_OK;
+    TRY(background_end(&b->forming));
+    TRY(send_shape(t, b));
+    b->shaped = true;
+done:
     return st;
 }
 
@@ -193,8 +223,10 @@ static status see_shape(tor *t, budget_term *b, int k) {
     TRY(ALLOC(mean, v, "shapes of the mirror"));
     psf_aim(b->ps, tor_direction(t, k));
     TRY(mirror_shapes(b->ps, (int)v, mean, g));
-    st = send_shape(t, b, g);
+    TRY(form_shape(b, g));
+    st = send_shape(t, b);
 done:
+    drop_shape(b);
     free(g);
     free(mean);
     return st;
@@ -225,7 +257,7 @@ status budget_open(tor *t, psf *ps, mirror_budget *mirror, budget_term *b) {
     const int64_t rows = t->t.nlrow, v = t->t.nrow;
     const size_t m = t->e.s->m, most = (size_t)t->most;
     status st = MOAO_OK;
-    *b = (budget_term){.mirror = mirror, .ps = ps};
+    *b = (budget_term){.mirror = mirror, .ps = ps, .of = &t->t};
     if (mirror == NULL)
         goto done;
     TRY(choose_points(ps, b));
@@ -258,14 +290,16 @@ status budget_open(tor *t, psf *ps, mirror_budget *mirror, budget_term *b) {
         TRY(ALLOC(b->full, (size_t)(v * e->width), "rows of a group's target"));
     TRY(send_points(t, b));
     TRY(send_weight(t, b));
-    TRY(mirror_budget_shapes(mirror));
-    st = send_shape(t, b, mirror->influence);
+    b->shaped = sys_is_aloft(e->s); /* then each target has its own (see_shape) */
+    if (!b->shaped)
+        background_begin(&b->forming, 1, form_own_shape, b);
 done:
     return st;
 }
 
 void budget_close(tor *t, budget_term *b) {
     const engine *e = &t->e;
+    drop_shape(b);
     ENGINE_RELEASE(e, b->few.x, b->few.y, b->few.cpm, b->few.room, b->weight, b->shape, b->mean,
                    b->product, b->dots, b->columns);
     e->be->release_host(e->ctx, b->ends);
@@ -523,6 +557,7 @@ status budget_prepare(tor *t, budget_term *b, linop *op, const profile *p, const
     if (b->solved != t->solved) {
         report_phase("exposure: noise gains");
         const bool each = sys_is_aloft(s);
+        TRY(team_agree(&t->t, take_shape(t, b)));
         for (int k = 0; k < (each ? t->ch.nmine : tor_distinct(t, t->ch.nmine)); k++) {
             TRY(team_agree(&t->t, see_shape(t, b, k)));
             TRY(target_gains(t, b, k));

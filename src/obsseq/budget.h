@@ -12,6 +12,7 @@
 #ifndef MOAO_OBSSEQ_BUDGET_H
 #define MOAO_OBSSEQ_BUDGET_H
 
+#include "base/background.h"
 #include "budget/aliasing.h"
 #include "budget/terms.h"
 #include "obsseq/phase.h"
@@ -25,7 +26,11 @@ typedef struct {
     double *shape;       /* on the device: rows of G + mean mean', then mean': (nlrow + 1) x nrow */
     double *mean;        /* of the influence functions of this rank's rows, on the device */
     int64_t high;        /* leading dimension of shape and product */
-    int (*band)[2];      /* of blocks of rows: their columns that are not 0 */
+    background forming;  /* what is sent there at the first exposure: */
+    const team *of;      /* of this rank's rows */
+    double *rows, *means;
+    bool shaped;      /* it is there */
+    int (*band)[2];   /* of blocks of rows: their columns that are not 0 */
     double *weight;   /* influence functions at those points without their means, nlrow x few.n */
     double *product;  /* on the device: G times a panel of W, nlrow x width, then one row more */
     double *full;     /* in a group of ranks: all rows of a panel of W */
@@ -61,7 +66,8 @@ static inline int budget_count(const sys *s) {
     return BUDGET_TERMS + sys_stars(s);
 }
 
-/* Local. After tor_take; close: fine on {0}. */
+/* Local. After tor_open; b stays where it is until close, which is fine on {0}. A thread waits for
+ * the mirror's shapes: mirror_budget_end comes after budget_prepare or close. */
 status budget_open(tor *t, psf *ps, mirror_budget *mirror, budget_term *b);
 void budget_close(tor *t, budget_term *b);
 

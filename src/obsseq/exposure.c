@@ -76,8 +76,9 @@ done:
 
 /* --- tables */
 
-/* What an exposure of profile p by an operator needs of the host (prepare). */
-static exposure_tables needs(const obsseq *o, const linop *op, const profile *p,
+/* What an exposure of profile p by an operator needs of the host (prepare), with the reconstructor
+ * of profile tor. */
+static exposure_tables needs(const obsseq *o, const linop *op, const profile *tor, const profile *p,
                              const obsexposure *ex) {
     const engine *e = &o->t.e;
     const bool lag = budget_at_once(&o->budget, op, e->s, p), phase = psf_is_phase(o->ps);
@@ -91,7 +92,7 @@ static exposure_tables needs(const obsseq *o, const linop *op, const profile *p,
     if (e->collective)
         return t;
     if (op->product->differences)
-        t.nmodel = op->product->models(op->x, p, lag, t.model);
+        t.nmodel = op->product->models(tor, p, lag, t.model);
     if (!op->product->differences || (ex->mtt == NULL && !phase))
         t.model[t.nmodel++] = (engine_model){.p = p};
     return t;
@@ -102,7 +103,7 @@ static status take_tables(obsseq *o, const linop *op, const profile *p, obsexpos
     exposure_tables *t = &o->now;
     status st = MOAO_OK;
     tables_drop(t);
-    *t = needs(o, op, p, ex);
+    *t = needs(o, op, o->t.prof, p, ex);
     if (o->ahead.p == p)
         TRY(tables_take(&o->ahead, t));
     TRY(tables_make(t));
@@ -128,7 +129,7 @@ static void begin_next(obsseq *o, const linop *op) {
     if (o->next.p == NULL || !o->apart)
         return;
     tables_drop(&o->ahead);
-    o->ahead = needs(o, op, o->next.p, o->next.ex);
+    o->ahead = needs(o, op, o->t.prof, o->next.p, o->next.ex);
     o->next.p = NULL;
     tables_begin(&o->ahead);
 }
@@ -136,6 +137,14 @@ static void begin_next(obsseq *o, const linop *op) {
 void obsseq_expect(obsseq *o, const profile *p, const obsexposure *ex) {
     o->next.p = p;
     o->next.ex = ex;
+}
+
+void obsseq_begin(obsseq *o, const profile *tor, const profile *p, const obsexposure *ex) {
+    if (!o->apart)
+        return;
+    tables_drop(&o->ahead);
+    o->ahead = needs(o, o->t.op, tor, p, ex);
+    tables_begin(&o->ahead);
 }
 
 /* --- what all targets share */

@@ -90,6 +90,10 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
  * A failure is that exposure's. */
 void obsseq_expect(obsseq *o, const profile *p, const obsexposure *ex);
 
+/* Local. The same of the first exposure with the reconstructor of profile tor, before that is
+ * computed: begun at once. tor is borrowed, too. */
+void obsseq_begin(obsseq *o, const profile *tor, const profile *p, const obsexposure *ex);
+
 /* Local. Largest difference of a Strehl ratio or ensquared energy between two targets' results, as
  * a block of that shape has them; INFINITY where one is not a number. */
 double obsseq_difference(const result_block *b, const double *x, const double *y);

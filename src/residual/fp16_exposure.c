@@ -82,13 +82,12 @@ static status load_difference(fp16 *x, engine_model m, int *exponent) {
     return st;
 }
 
-int fp16_models(const product *base, const profile *p, bool lag, engine_model *m) {
-    const fp16 *x = (const fp16 *)base;
-    const double beta = matcov_scale(p, x->tor);
+int fp16_models(const profile *tor, const profile *p, bool lag, engine_model *m) {
+    const double beta = matcov_scale(p, tor);
     if (lag)
         *m++ = (engine_model){.p = p, .p0 = p, .beta = 1, .drifts = true};
-    m[0] = (engine_model){.p = p, .p0 = x->tor, .beta = beta};
-    m[1] = (engine_model){.p = p, .p0 = x->tor, .beta = beta, .drifts = true};
+    m[0] = (engine_model){.p = p, .p0 = tor, .beta = beta};
+    m[1] = (engine_model){.p = p, .p0 = tor, .beta = beta, .drifts = true};
     return 2 + lag;
 }
 
@@ -99,7 +98,7 @@ status fp16_load(product *base, const profile *p) {
     const sys *s = e->s;
     engine_model m[PRODUCT_MODELS];
     status st;
-    fp16_models(base, p, false, m);
+    fp16_models(x->tor, p, false, m);
     x->beta = m[0].beta;
     TRY(load_difference(x, m[0], &x->et));
     TRY(engine_sync(e)); /* before what earlier work reads on the host changes */
@@ -118,7 +117,7 @@ done:
 status fp16_load_lag(product *base, const profile *p) {
     engine_model m[PRODUCT_MODELS];
     int exponent;
-    fp16_models(base, p, true, m);
+    fp16_models(((fp16 *)base)->tor, p, true, m);
     return load_difference((fp16 *)base, m[0], &exponent);
 }
 

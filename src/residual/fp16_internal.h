@@ -144,7 +144,7 @@ status fp16_exponent(fp16 *x, backend_type t, int64_t m, int64_t n, const void *
 
 /* fp16_exposure.c */
 status fp16_load(product *base, const profile *p);
-int fp16_models(const product *base, const profile *p, bool lag, engine_model *m);
+int fp16_models(const profile *tor, const profile *p, bool lag, engine_model *m);
 status fp16_begin(product *base, const wrows *w, double *own);
 status fp16_columns(product *base, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz);
 status fp16_project(product *base, backend_cov_target *target, int64_t j, int64_t n);

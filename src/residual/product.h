@@ -71,9 +71,10 @@ typedef struct product_kind {
     /* z (rows x n, leading dimension ldz) = W T(:, j:j+n). */
     status (*columns)(product *x, const wrows *w, int64_t j, int64_t n, double *z, int64_t ldz);
 
-    /* differences: the models that load asks engine_load_model for, with lag that of load_lag
-     * before them: their first members, PRODUCT_MODELS at most. Returns how many. Local. */
-    int (*models)(const product *x, const profile *p, bool lag, engine_model *m);
+    /* differences: the models that load asks engine_load_model for with the reconstructor of
+     * profile tor, with lag that of load_lag before them: their first members, PRODUCT_MODELS at
+     * most. Returns how many. Local. */
+    int (*models)(const profile *tor, const profile *p, bool lag, engine_model *m);
 
     /* Local. NULL, or where T is approximated: entries of rows of T drawn at random, as it is
      * loaded, against those evaluated in double precision: root mean square and largest of the

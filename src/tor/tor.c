@@ -99,7 +99,7 @@ done:
 }
 
 status tor_open(const comm *c, const sys *s, report *rep, const plan *p, const command_matrix *proj,
-                tor *t) {
+                engine_model *ready, tor *t) {
     const linop_pair *pair = p->pair;
     status st;
     *t = (tor){.e = {.c = c,
@@ -124,7 +124,12 @@ status tor_open(const comm *c, const sys *s, report *rep, const plan *p, const c
     TRY(comm_agree(c, take_arrays(t, proj->inverse != NULL)));
     TRY(comm_agree(c, take_points(t, proj)));
     report_phase("setup: executor, covariances");
-    TRY(comm_agree(c, engine_load(&t->e, p->largest)));
+    t->e.ready = ready;
+    t->e.nready = ready != NULL;
+    st = engine_load(&t->e, p->largest);
+    t->e.ready = NULL;
+    t->e.nready = 0;
+    TRY(comm_agree(c, st));
     report_phase("setup: executor, factor");
     TRY(comm_agree(c, send_projection(t, proj)));
     if (s->fit.split.on && p->rows == sys_commands(s))

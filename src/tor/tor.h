@@ -53,10 +53,11 @@ typedef struct {
 /* Collective. Takes a device (the rank's number on its node, modulo the devices there) and memory
  * for all but the targets, which tor_take does: where memory is short, of fewer than planned;
  * *chunk: how many of the plan's, a multiple of the number of groups when it is smaller. All is
- * borrowed until close. beside: doubles that the caller keeps of each target. MOAO_MEMORY when not
- * even one fits. close: fine on {0}. */
+ * borrowed until close, but for `ready`: NULL, or covariances of p->largest prepared already, which
+ * it takes. beside: doubles that the caller keeps of each target. MOAO_MEMORY when not even one
+ * fits. close: fine on {0}. */
 status tor_open(const comm *c, const sys *s, report *rep, const plan *p, const command_matrix *proj,
-                tor *t);
+                engine_model *ready, tor *t);
 status tor_take(tor *t, int64_t beside, int *chunk);
 void tor_close(tor *t);
 

@@ -41,7 +41,7 @@ static status open_tor(const backend *be, report *rep, int fit, tor *t, int *chu
                          .sharing = 1,
                          .nsample = 4};
     limit = SIZE_MAX;
-    case_ok(tor_open(&world, &s, rep, &plan, &(command_matrix){.p = dplus}, t));
+    case_ok(tor_open(&world, &s, rep, &plan, &(command_matrix){.p = dplus}, NULL, t));
     limit = ((size_t)fit * s.m * (size_t)v + s.m * (size_t)v / 2) * sizeof(double);
     const status st = tor_take(t, 0, chunk);
     limit = SIZE_MAX;
