@@ -44,7 +44,7 @@ typedef struct {
     const field_follow *of;
     int n, *node;    /* nodes that follow */
     field_weights w; /* their rows, of nodes that are computed in e */
-    node_values *v, base[FIELD_BASES];
+    node_values *v;
 } following;
 
 /* Rows of the nodes that exist and are not computed in the exposure. */
@@ -65,7 +65,7 @@ done:
     return st;
 }
 
-/* Adds `by` times the numbers from .. end of a node of x to sum. */
+/* sum += by times numbers from .. end of a node of x. */
 static void add_kept(const node_values *x, size_t node, size_t from, size_t end, double by,
                      double *sum) {
     const float *a = x->kept + node * x->nkept;
@@ -73,50 +73,47 @@ static void add_kept(const node_values *x, size_t node, size_t from, size_t end,
         sum[j - from] += by * (double)a[j];
 }
 
-/* Numbers from .. end, all of one plane, of row i: K_e = sum_b c_b K_b + sum_j w_j (K_e - sum_b c_b
- * K_b)(x_j). */
-static void follow_kept(const following *q, int i, size_t from, size_t end, const double *c) {
+/* Numbers from .. end of row i += own x(x_i) + between sum_j w_j x(x_j). */
+static void add_numbers(const following *q, int i, size_t from, size_t end, const node_values *x,
+                        double own, double between) {
     const size_t node = (size_t)q->node[i];
     const field_weights *w = &q->w;
     double sum[BLOCK] = {0};
+    float *out = q->v->kept + node * q->v->nkept;
+    if (own != 0)
+        add_kept(x, node, from, end, own, sum);
     for (int j = w->first[i]; j < w->first[i + 1]; j++)
-        add_kept(q->v, (size_t)w->node[j], from, end, w->w[j], sum);
-    for (int b = 0; b < q->of->n; b++) {
-        add_kept(&q->base[b], node, from, end, c[b], sum);
-        for (int j = w->first[i]; j < w->first[i + 1]; j++)
-            add_kept(&q->base[b], (size_t)w->node[j], from, end, -c[b] * w->w[j], sum);
-    }
+        add_kept(x, (size_t)w->node[j], from, end, between * w->w[j], sum);
     for (size_t j = from; j < end; j++)
-        q->v->kept[node * q->v->nkept + j] = (float)sum[j - from];
+        out[j] = (float)(out[j] + sum[j - from]);
 }
 
 /* The same of the terms of the error budget, which are variances. */
-static void follow_terms(const following *q, int i) {
+static void add_terms(const following *q, int i, const node_values *x, double own, double between) {
     const size_t ns = q->v->ns, node = (size_t)q->node[i];
     const field_weights *w = &q->w;
     for (size_t t = node_quality_count(q->r); t < ns; t++) {
-        double sum = 0;
-        for (int j = w->first[i]; j < w->first[i + 1]; j++) {
-            const size_t to = (size_t)w->node[j] * ns + t;
-            sum += w->w[j] * q->v->scalars[to];
-            for (int b = 0; b < q->of->n; b++)
-                sum -= w->w[j] * q->of->share[b] * q->base[b].scalars[to];
-        }
-        for (int b = 0; b < q->of->n; b++)
-            sum += q->of->share[b] * q->base[b].scalars[node * ns + t];
-        q->v->scalars[node * ns + t] = sum;
+        double sum = own * x->scalars[node * ns + t];
+        for (int j = w->first[i]; j < w->first[i + 1]; j++)
+            sum += between * w->w[j] * x->scalars[(size_t)w->node[j] * ns + t];
+        q->v->scalars[node * ns + t] += sum;
     }
 }
 
-static void follow_all(const following *q) {
+/* Adds to all rows what x contributes: of K_e itself (base -1), sum_j w_j K_e(x_j); of base b,
+ *     share_b (K_b(x_i) - sum_j w_j K_b(x_j)). */
+static void add_to_rows(const following *q, const node_values *x, int base) {
     const size_t planes = psf_kept_planes(q->r->u.ps), n = q->v->nkept / planes;
+    const double share = base < 0 ? 0 : q->of->share[base],
+                 square = base < 0 ? 0 : q->of->square[base];
 #pragma omp parallel for schedule(dynamic, 4)
     for (int i = 0; i < q->n; i++) {
-        follow_terms(q, i);
+        add_terms(q, i, x, share, base < 0 ? 1 : -share);
         for (size_t l = 0; l < planes && n > 0; l++)
             for (size_t from = 0; from < n; from += BLOCK) {
                 const size_t end = n - from < BLOCK ? n : from + BLOCK;
-                follow_kept(q, i, l * n + from, l * n + end, l == 0 ? q->of->share : q->of->square);
+                const double c = l == 0 ? share : square;
+                add_numbers(q, i, l * n + from, l * n + end, x, c, base < 0 ? 1 : -c);
             }
     }
 }
@@ -124,18 +121,21 @@ static void follow_all(const following *q) {
 status node_values_load(const run *r, int k, int e, bool kept, node_values *v) {
     const field *f = &r->u.f;
     following q = {.r = r, .k = k, .e = e, .v = v};
+    node_values base = {0}; /* of one exposure at a time */
     status st;
     TRY(load_computed(r, k, e, kept, v));
     if (!field_follows(f, k, e))
         return st;
     q.of = &f->follow[e];
-    for (int b = 0; b < q.of->n; b++)
-        TRY(load_computed(r, k, q.of->base[b], kept, &q.base[b]));
     TRY(comm_agree(r->c, choose_rows(&q)));
-    follow_all(&q);
+    add_to_rows(&q, v, -1);
+    for (int b = 0; b < q.of->n; b++) {
+        TRY(load_computed(r, k, q.of->base[b], kept, &base));
+        add_to_rows(&q, &base, b);
+        node_values_free(&base);
+    }
 done:
-    for (int b = 0; b < FIELD_BASES; b++)
-        node_values_free(&q.base[b]);
+    node_values_free(&base);
     free(q.node);
     field_weights_free(&q.w);
     if (st != MOAO_OK)

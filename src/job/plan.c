@@ -9,6 +9,7 @@
 #include "obsseq/tables.h"
 
 #include "matcov/matcov.h"
+#include "store/store.h"
 #include "tor/command.h"
 #include "tor/low_orders.h"
 #include "tor/rows.h"
@@ -64,7 +65,12 @@ void request_for_gpu(request *q, const gpu_model *model) {
 }
 
 void request_nodes(request *q, const field *f) {
+    const psf_opts *o = q->o;
+    const int nbudget = o->budget ? budget_count(q->s) : 0;
+    const size_t one = psf_kept_count_of(q->s, o) * sizeof(float) +
+                       store_scalars(o->nlambda, o->nbox, nbudget) * sizeof(double);
     q->want = f->nwant;
+    q->node_values = (f->follow != NULL ? 2 : 1) * one; /* and of one that others follow from */
     q->residuals = field_residuals(f, q->a) / ((double)q->a->nexposure * f->nnode);
 }
 
@@ -247,6 +253,12 @@ static void add_host(plan *p, const char *name, size_t bytes) {
     p->memory[PLAN_HOST].item[n].bytes = bytes;
 }
 
+/* Nodes that comparisons add are not known before. */
+static void add_nodes(const request *q, plan *p) {
+    if (q->want > 0)
+        add_host(p, "results of nodes", (size_t)q->s->ntarget * q->node_values);
+}
+
 static void sum_host(plan *p) {
     p->peak = 0;
     for (int i = 0; i < p->memory[PLAN_HOST].n; i++)
@@ -296,6 +308,7 @@ static void count_ranks(const request *q, const machine *k, int g, int kg, plan 
     const size_t maps = kept * nt * (ne + 2) * d;
     const size_t finish =
         maps + (nt * q->image < 64 << 20 ? nt * q->image : 64 << 20); /* after the rest is freed */
+    add_nodes(q, p);
     add_host(p, "results", (chunk + (size_t)kg) * q->image);
     sum_host(p);
     /* before all that D+ is made and dgemm measured; after it rank 0 holds the maps */
@@ -592,6 +605,7 @@ static void count_host(const request *q, const machine *k, int kg, plan *p) {
                  p->pair->factor->distributed ? "part of the factor of Cmm0, and its panels"
                                               : "factor of Cmm0, which is streamed to the GPU",
                  p->pair->factor->host(s, p, p->fits));
+    add_nodes(q, p);
     add_host(p, "results", (size_t)(p->chunk + kg + PSF_SLOTS) * q->image);
     sum_host(p);
 }

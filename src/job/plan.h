@@ -28,6 +28,7 @@ typedef struct { /* what is asked for; borrowed */
     bool keep;              /* what images are made of is kept of every target: they are nodes, */
     int want;               /* between which so many are interpolated; 0: none */
     double residuals;       /* of an exposure, of those of all targets, in the mean */
+    size_t node_values;     /* results of a node that a rank holds, of one exposure [bytes] */
 
     /* what follows from these alone, whatever the machine and the number of targets [bytes] */
     int nlayer, nexposure; /* most of any profile, of any reconstructor */

@@ -317,3 +317,9 @@ size_t psf_sep_count_of(const sys *s, const psf_opts *o) {
     set_sizes(&p, s, o);
     return psf_sep_count(&p);
 }
+
+size_t psf_kept_count_of(const sys *s, const psf_opts *o) {
+    psf p = {0};
+    set_sizes(&p, s, o);
+    return (psf_sep_count(&p) + 1) / 2 * psf_kept_planes(&p);
+}

@@ -151,6 +151,7 @@ void psf_use_logs(psf *p, const double *logs);
  * 0) as few numbers, which may be interpolated over the field: psf_kept_count of them; and back, in
  * place of sums and common ones. Local. */
 size_t psf_kept_count(const psf *p);
+size_t psf_kept_count_of(const sys *s, const psf_opts *o); /* as many at most, for the plan */
 size_t psf_kept_planes(const psf *p); /* of so many each: the mean, then ln c by wavelength */
 void psf_keep(const psf *p, const double *sum, const double *common, const double *logs,
               float *out);

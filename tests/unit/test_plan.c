@@ -169,6 +169,36 @@ static void test_memory(void **state) {
     close_given(&g);
 }
 
+/* A rank holds what is kept of all nodes under an exposure, and of one more where exposures follow
+ * from others. */
+static void test_nodes(void **state) {
+    (void)state;
+    given g;
+    plan p;
+    field f;
+    field_follow *follow;
+    size_t found[2] = {0, 0};
+    open_given("targets={grid: {nx: 8, ny: 3, width: 60, height: 30}}", 1, &g);
+    assert_int_equal(field_init(&g.s, NULL, 1e-4, NULL, 0, &f), MOAO_OK);
+    follow = calloc((size_t)g.a.nexposure, sizeof *follow);
+    for (int k = 0; k < 2; k++) {
+        f.follow = k == 1 ? follow : NULL;
+        request_nodes(&g.q, &f);
+        assert_int_equal(make_plan(&g, &p), MOAO_OK);
+        for (int i = 0; i < p.memory[PLAN_HOST].n; i++)
+            if (strcmp(p.memory[PLAN_HOST].item[i].name, "results of nodes") == 0)
+                found[k] = p.memory[PLAN_HOST].item[i].bytes;
+    }
+    field_free(&f);
+    psf *ps;
+    assert_int_equal(psf_init(&g.s, &g.o, &ps), MOAO_OK);
+    const size_t kept = 24 * psf_kept_count(ps) * sizeof(float);
+    assert_in_range(found[0], kept, 1.3 * kept + 24 * 100 * sizeof(double));
+    assert_true(found[1] == 2 * found[0]);
+    psf_free(ps);
+    close_given(&g);
+}
+
 /* None is without a thread, none has more than there are cores. */
 static void test_threads(void **state) {
     (void)state;
@@ -242,9 +272,13 @@ static int write_the_case(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grid),    cmocka_unit_test(test_panels),
-        cmocka_unit_test(test_work),    cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_threads), cmocka_unit_test(test_too_little_for_mixed),
+        cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_panels),
+        cmocka_unit_test(test_work),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_too_little_for_mixed),
     };
     return cmocka_run_group_tests(tests, write_the_case, leave_folder);
 }
