@@ -30,10 +30,14 @@ static const char *const launched[] = {
     "OMPI_COMM_", "OMPI_UNIVERSE", "PMI",   "SLURM_",    "PBS_",  "LSB_",    "COBALT_",
     "PALS_",      "FLUX_",         "ALPS_", "MPI_LOCAL", "MPIR_", "MPIEXEC", "MV2_COMM_"};
 
+/* And what a user tells PMIx, without a launcher. */
+#define SETTING "PMIX_MCA_"
+
 static bool is_launched(void) {
     for (char **e = environ; e != NULL && *e != NULL; e++)
         for (size_t i = 0; i < sizeof launched / sizeof *launched; i++)
-            if (strncmp(*e, launched[i], strlen(launched[i])) == 0)
+            if (strncmp(*e, launched[i], strlen(launched[i])) == 0 &&
+                strncmp(*e, SETTING, strlen(SETTING)) != 0)
                 return true;
     return false;
 }
@@ -47,18 +51,26 @@ size_t launch_memory(void) {
 }
 
 void launch_init(int *argc, char ***argv) {
-    static const char *const alone[][2] = {{"OMPI_MCA_ess_singleton_isolated", "1"},
-                                           {"OMPI_MCA_pml", "ob1"},
-                                           {"OMPI_MCA_btl", "self"}};
-    enum { ALONE = sizeof alone / sizeof *alone };
+    /* Open MPI's; and of its machine hwloc looks at Linux and the processors: the drivers of
+     * devices, which it else asks too, take 0.3 s on a node with GPUs */
+    static const char *const alone[][2] = {
+        {"OMPI_MCA_ess_singleton_isolated", "1"},
+        {"OMPI_MCA_pml", "ob1"},
+        {"OMPI_MCA_btl", "self"},
+        {"HWLOC_COMPONENTS", "-pci,-linuxio,-opencl,-cuda,-nvml,-gl,-rsmi,-levelzero"}};
+    enum { OF_MPI = 3, ALONE = sizeof alone / sizeof *alone };
+    bool own[ALONE] = {false};
     is_alone = !is_launched();
-    for (int i = 0; i < ALONE; i++)
+    for (int i = 0; i < OF_MPI; i++)
         is_alone = is_alone && getenv(alone[i][0]) == NULL;
-    for (int i = 0; i < ALONE && is_alone; i++)
-        setenv(alone[i][0], alone[i][1], 1);
+    for (int i = 0; i < ALONE && is_alone; i++) {
+        own[i] = getenv(alone[i][0]) == NULL;
+        setenv(alone[i][0], alone[i][1], 0);
+    }
     MPI_Init(argc, argv);
-    for (int i = 0; i < ALONE && is_alone; i++) /* of this process alone, not of what it starts */
-        unsetenv(alone[i][0]);
+    for (int i = 0; i < ALONE; i++) /* of this process alone, not of what it starts */
+        if (own[i])
+            unsetenv(alone[i][0]);
 }
 
 /* Whether a program is on the PATH. */

@@ -145,8 +145,24 @@ class Launch(unittest.TestCase):
         """A process that nothing has launched starts none of Open MPI's daemons, unless the user wants one."""
         self.assertEqual(self.children(), set())
         self.assertEqual(self.children(OMPI_MCA_ess_singleton_isolated="1"), set())
+        self.assertEqual(self.children(PMIX_MCA_gds="hash"), set())
         if re.search(r"Open MPI v?4\.", self.call("--version")[1]):
             self.assertEqual(self.children(OMPI_MCA_ess_singleton_isolated="0"), {"orted"})
+
+    def test_devices_are_not_asked(self):
+        """Of a process that nothing has launched MPI asks no driver of a GPU what it has, unless the user or a launcher says otherwise."""
+
+        def enabled(**env):
+            words = self.call("check", self.case, env=dict(env, HWLOC_COMPONENTS_VERBOSE="1"))[1]
+            self.assertIn("hwloc: Enabling discovery component `linux'", words)
+            return set(re.findall("hwloc: Enabling discovery component `([^']*)'", words)) - {"linux", "x86", "no_os"}
+
+        self.assertEqual(enabled(), set())
+        self.assertEqual(enabled(PMIX_MCA_gds="hash"), set())
+        usual = enabled(HWLOC_COMPONENTS="-levelzero")
+        if usual:
+            self.assertEqual(enabled(OMPI_MCA_pml="ob1"), usual)
+        self.assertNotIn("pci", enabled(HWLOC_COMPONENTS="-pci"))
 
     def test_quota(self):
         """A control group with the time of one core: one thread, whatever the number of cores."""
@@ -179,6 +195,39 @@ class Launch(unittest.TestCase):
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.05)
+
+    def test_device_starts_on_a_thread(self):
+        """The plugin of a GPU is loaded by a thread of its own; never for a case on CPUs. A failure of the run is one line."""
+        plugin = r"""
+            #include <stdio.h>
+            #include <string.h>
+            #include <sys/syscall.h>
+            #include <unistd.h>
+            const void *moao_gpu_backend_2(void *set, char *why, size_t len);
+            const void *moao_gpu_backend_2(void *set, char *why, size_t len) {
+                FILE *f = fopen("loaded", "w");
+                fprintf(f, "%d", syscall(SYS_gettid) != getpid());
+                fclose(f);
+                (void)set;
+                strncpy(why, "no GPU but a test", len);
+                return NULL;
+            }"""
+        library, loaded = self.folder + "/libmoao_gpu.so", self.folder + "/loaded"
+        for text, name in ((plugin, library), ("", self.folder + "/libcuda.so.1")):
+            subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-x", "c", "-", "-o", name], input=text, text=True, check=True)
+        env = {"MOAO_GPU_PLUGIN": library, "LD_LIBRARY_PATH": self.folder}
+        run = ("run", self.case, "-o", self.out, "--overwrite")
+        here = ["sh", "-c", "cd %s && exec \"$@\"" % self.folder, "sh"]
+        write_case(self.case, SMALL + "compute: {backend: cpu}\n")
+        self.assertEqual(self.call(*run, before=here, env=env)[0], 0)
+        self.assertFalse(os.path.exists(loaded))
+        write_case(self.case, SMALL)
+        code, text, _ = self.call(*run, before=here, env=env)
+        self.assertEqual((code, "no GPU but a test" in text), (0, True), text)
+        with open(loaded, encoding="ascii") as f:
+            self.assertEqual(f.read(), "1")
+        code, text, _ = self.call(*run[:-1], before=here, env=env)
+        self.refused(code, text, "--overwrite")
 
 
 if __name__ == "__main__":
