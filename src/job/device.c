@@ -48,24 +48,40 @@ bool device_is_likely(const params *par) {
            test_choice("device") == NULL && backend_has_driver();
 }
 
-static status start(void *of) {
-    const device_start *d = of;
-    const backend *be = d->be;
+/* Failures are device_choose's to tell, and of who opens the device. */
+static void start_driver(device_start *d) {
+    if (families_backend("gpu", &d->be) != MOAO_OK) {
+        d->be = NULL;
+        return;
+    }
+    const int n = d->be->devices(); /* its memory is that of a context, which is made */
+    d->known = n > 0 && d->be->memory(d->node_rank % n, &d->free, &d->memory) == MOAO_OK;
+}
+
+static void start_libraries(const device_start *d) {
+    const int n = d->be != NULL ? d->be->devices() : 0;
     backend_ctx *ctx;
-    size_t now, all;
-    if (d->part == DEVICE_DRIVER && families_backend("gpu", &be) != MOAO_OK)
-        return MOAO_OK; /* device_choose says so */
-    const int n = be->devices(), device = n > 0 ? d->node_rank % n : 0;
-    if (n > 0 && d->part == DEVICE_DRIVER)
-        be->memory(device, &now, &all); /* which makes CUDA's context */
-    else if (n > 0 && be->open(device, NULL, &ctx) == MOAO_OK)
-        be->close(ctx);
+    if (n > 0 && d->be->open(d->node_rank % n, NULL, &ctx) == MOAO_OK)
+        d->be->close(ctx);
+}
+
+static status start(void *of) {
+    device_start *d = of;
+    start_driver(d);
+    sem_post(&d->driven);
+    start_libraries(d);
     return MOAO_OK;
 }
 
-void device_begin(const comm *c, const backend *be, device_part part, device_start *d) {
-    *d = (device_start){.part = part, .be = be, .node_rank = c->node_rank};
+void device_begin(const comm *c, device_start *d) {
+    *d = (device_start){.node_rank = c->node_rank};
+    sem_init(&d->driven, 0, 0);
     background_begin(&d->thread, 1, start, d);
+}
+
+void device_wait(device_start *d) {
+    while (d->thread.started && sem_wait(&d->driven) != 0) /* a signal */
+        ;
 }
 
 void device_end(device_start *d) {
@@ -98,7 +114,8 @@ static const gpu_model *common_model(const comm *c, const char *described) {
     return range[0] >= 0 && range[0] == -range[1] ? mine : NULL;
 }
 
-status device_choose(const comm *c, const params *par, bool own, machine *m) {
+status device_choose(const comm *c, const params *par, bool own, const device_start *begun,
+                     machine *m) {
     const char *named = test_choice("device");
     status st = MOAO_OK;
     m->devices = m->host = m->own = false;
@@ -134,7 +151,9 @@ status device_choose(const comm *c, const params *par, bool own, machine *m) {
     size_t bytes = 0, all_bytes = 0;
     if (n > 0)
         st = m->be->describe(c->node_rank % n, m->text, sizeof m->text);
-    if (n > 0 && st == MOAO_OK)
+    if (begun != NULL && begun->known && !m->host)
+        bytes = begun->free, all_bytes = begun->memory;
+    else if (n > 0 && st == MOAO_OK)
         st = m->be->memory(c->node_rank % n, &bytes, &all_bytes);
     if (n > 0 && st == MOAO_OK)
         st = m->be->identify(c->node_rank % n, name);

@@ -271,10 +271,10 @@ static status check_named(const run *r) {
     return r->req.kept != NULL ? MOAO_OK : plan_check_named(&r->req, r->pl);
 }
 
-/* Collective. What computes. */
-static status choose_device(run *r, const comm *c) {
+/* Collective. What computes; begun as in device_choose. */
+static status choose_device(run *r, const comm *c, const device_start *begun) {
     machine *m = &r->mach;
-    status st = device_choose(c, r->u.par, request_own_device(&r->req, c->size), m);
+    status st = device_choose(c, r->u.par, request_own_device(&r->req, c->size), begun, m);
     if (st == MOAO_OK && m->devices) {
         r->rep.backend = m->be->name;
         r->rep.device = m->text;
@@ -294,18 +294,16 @@ static status find_machine(run *r, const comm *c) {
     if (r->u.sampled)
         request_nodes(&r->req, &r->u.f);
     if (likely) {
-        device_begin(c, NULL, DEVICE_DRIVER, &r->start);
+        device_begin(c, &r->start);
         report_phase("setup: plans of PSFs");
         st = r->u.ps == NULL ? setup_psf(c, &r->u) : MOAO_OK;
         report_phase("setup: devices, plan");
-        device_end(&r->start);
+        device_wait(&r->start);
         TRY(st);
     }
-    TRY(choose_device(r, c));
+    TRY(choose_device(r, c, likely ? &r->start : NULL));
     if (likely && !r->mach.devices)
         r->mach.rate = machine_measure(c, par->compute_memory, rate).rate;
-    if (r->mach.devices && !r->mach.host)
-        device_begin(c, r->mach.be, DEVICE_LIBRARIES, &r->start);
     r->rep.dgemm = r->mach.rate;
 done:
     return st;
@@ -323,7 +321,7 @@ static status keep_format(run *r, const comm *c, const linop_pair *kept) {
     request_name(&r->req, kept);
     r->req.kept = kept->factor->collective ? NULL : kept;
     r->rep.backend = r->rep.device = NULL;
-    st = choose_device(r, c);
+    st = choose_device(r, c, NULL);
     return st;
 }
 
