@@ -87,6 +87,16 @@ int status_exit_code(status st) {
     }
 }
 
+#define PIECE ((size_t)4 << 20)
+
+/* By all threads: the system gives the pages when they are written first. */
+static void zero(char *p, size_t bytes) {
+    const size_t pieces = (bytes + PIECE - 1) / PIECE;
+#pragma omp parallel for schedule(static) if (pieces > 8)
+    for (size_t i = 0; i < pieces; i++)
+        memset(p + i * PIECE, 0, bytes - i * PIECE < PIECE ? bytes - i * PIECE : PIECE);
+}
+
 status mem_alloc(void **p, unsigned long count, unsigned long size, const char *what) {
     *p = NULL;
     size_t bytes;
@@ -99,7 +109,7 @@ status mem_alloc(void **p, unsigned long count, unsigned long size, const char *
         return status_fail(MOAO_MEMORY,
                            "%s: no memory for %.3g GB; use more nodes, or a smaller compute.memory",
                            what, (double)bytes / 1e9);
-    memset(q, 0, bytes);
+    zero(q, bytes);
     *p = q;
     return MOAO_OK;
 }
