@@ -131,7 +131,7 @@ __launch_bounds__(THREADS, OCCUPANCY(E)) void whole(const __grid_constant__ gpu_
     const bool two = b.outline.n > 0 && b.outline.number[kb] >= 0, mine = i < job.nb && !two;
     const double2 centre = b.centre[kb];
     const bool moves = interpolates<E, PLAIN>(p, job), all = job.table != NULL && !moves;
-    const box around = box_of(centre.x, centre.y);
+    const box<double> around = box_of(centre.x, centre.y);
     const E turn[2] = {(E)b.cos_rot, (E)b.sin_rot},
             scale = (E)(formula_slope_scale(1.0, 1.0) / b.size);
     table_sums<E> far = {};
@@ -279,9 +279,27 @@ __launch_bounds__(THREADS, OCCUPANCY(E)) void pairs(const __grid_constant__ gpu_
         put_entry<E>(p, job, NULL, all, k, kb, true, lane, mine);
 }
 
+/* Blocks of `points` for each multiprocessor, where there are points enough. */
+#define POINT_BLOCKS 8
+
+/* A circle about an outline's centre on a layer, in floats and by what they round larger than the
+ * reach of nodes: the place p of the pupil is in it where |scale p - (x, y)|^2 <= reach2. */
+struct circle {
+    float x, y, scale, reach2;
+};
+
+template <class T> struct points_block {
+    layer_of layer[LAYERS];
+    circle reach[LAYERS];
+    phase_tables<T> phase[LAYERS];
+    outline_nodes<T> nodes;
+    double2 place[THREADS];
+    collected<T, 2> warp[THREADS / WARP];
+};
+
 /* Layers l0 .. l0 + n for subaperture `sub` of the outlines' sensor. */
 static __device__ void prepare_point(const gpu_outline_points &p, int l0, int n, int sub,
-                                     layer_of *sh) {
+                                     layer_of *sh, circle *reach) {
     const gpu_cov_sensor &a = p.sensors[p.one];
     if ((int)threadIdx.x >= n)
         return;
@@ -305,76 +323,115 @@ static __device__ void prepare_point(const gpu_outline_points &p, int l0, int n,
     to.x = one.c * a.centre[sub].x + one.of[0] - other.of[0];
     to.y = one.c * a.centre[sub].y + one.of[1] - other.of[1];
     set_reach(to, 0.0, a.size * one.c, a.outline.always, p.radial != NULL ? ROUGH_POINT : 0.0);
+    const float far = 1.001f * sqrtf((float)to.near2) + 1e-6f * (float)(fabs(to.x) + fabs(to.y));
+    reach[threadIdx.x] =
+        circle{(float)to.x, (float)to.y, (float)to.other, to.table < 0 ? -1.0f : far * far};
 }
 
-template <class T> struct points_block {
-    layer_of layer[LAYERS];
-    phase_tables<T> phase[LAYERS];
-    outline_nodes<T> nodes;
-    double2 place[THREADS];
-    collected<T, 2> warp[THREADS / WARP];
-};
+/* Layers l0 .. l0 + n, by all threads. */
+template <class E>
+static __device__ void prepare_points(const gpu_outline_points &p, int l0, int n, int sub,
+                                      points_block<E> &sh) {
+    prepare_point(p, l0, n, sub, sh.layer, sh.reach);
+    prepare_phase(p, p.sensors[p.one], l0, n, EXPANDED_POINT, sh.phase);
+    __syncthreads();
+}
+
+/* Layers on which a place of the box may be in reach. */
+static __device__ __forceinline__ layer_list list_reached(const box<float> &b, const circle *reach,
+                                                          int n) {
+    layer_list v;
+    v.at = 0;
+#pragma unroll
+    for (int k = 0; k < LAYERS / WARP; k++) {
+        const int l = k * WARP + (int)(threadIdx.x % WARP);
+        bool near = false;
+        if (l < n) {
+            const circle c = reach[l];
+            const float dx =
+                            fmaxf(0.0f, fmaxf(c.scale * b.low[0] - c.x, c.x - c.scale * b.high[0])),
+                        dy =
+                            fmaxf(0.0f, fmaxf(c.scale * b.low[1] - c.y, c.y - c.scale * b.high[1]));
+            near = dx * dx + dy * dy <= c.reach2;
+        }
+        v.todo[k] = __ballot_sync(ALL, near);
+    }
+    return v;
+}
+
+/* Add what the listed layers change for the places of a warp, in sh.place; mine: of this lane;
+ * whether any does. */
+template <class E>
+static __device__ __forceinline__ bool add_layers(const gpu_outline_points &p, layer_list list,
+                                                  const E turn[2], bool mine, points_block<E> &sh,
+                                                  E (&e)[2]) {
+    const int first = threadIdx.x / WARP * WARP;
+    const E inverse = (E)(1.0 / p.sensors[p.one].size);
+    const double2 place = sh.place[threadIdx.x];
+    int number[2] = {0, 0};
+    bool any = false;
+    for (bool more = true; more;) {
+        const int l = next_layer(list);
+        more = l >= 0;
+        if (more) {
+            const layer_of &v = sh.layer[l];
+            const double dx = v.other * place.x - v.x, dy = v.other * place.y - v.y,
+                         r2 = dx * dx + dy * dy;
+            const bool near = mine && r2 < v.near2;
+            collect(sh.warp[first / WARP], number, near, r2 >= v.apart2, l);
+            any |= near;
+        }
+        take(sh.warp[first / WARP], number, more ? WARP : 1, e, [&](int of, int l, int set, E *v) {
+            const layer_of &q = sh.layer[l];
+            const double2 to = sh.place[first + of];
+            const E dx = (E)(q.other * to.x - q.x), dy = (E)(q.other * to.y - q.y);
+            E square[2];
+            outline_point<E>(function_of(p, q), sh.nodes, set, frame_of<E>(q, to), (E)q.coef, v);
+            phases_at(sh.phase[l], turn, dx, dy, square);
+            for (int s = 0; s < 2; s++)
+                v[s] -= (E)q.coef * inverse * square[s];
+        });
+    }
+    return any;
+}
 
 /* Points with outlines: nodes in place of the table of the outline's square. Few of the layers are
- * near a point, and most points are near none. Grid: points, outlines. */
+ * near a point, and most points are near none, so a block prepares its outline once and goes
+ * through many points. Grid: groups of points, dealt out in turn; outlines. */
 template <class E>
 static __global__
 __launch_bounds__(THREADS) void points(const __grid_constant__ gpu_outline_points p) {
     __shared__ points_block<E> sh;
     const gpu_cov_sensor &a = p.sensors[p.one];
     const int k = p.o0 + blockIdx.y, sub = a.outline.sub[k];
-    const int first = threadIdx.x / WARP * WARP;
-    const E turn[2] = {(E)a.cos_rot, (E)a.sin_rot}, inverse = (E)(1.0 / a.size);
-    const int i = blockIdx.x * THREADS + threadIdx.x, at = min(i, p.np - 1);
-    const double2 place = p.sensor >= 0
-                              ? p.sensors[p.sensor].edge[GPU_COV_ROWS][p.axis][p.first + at]
-                              : make_double2(p.px[at], p.py[at]);
-    const box around = box_of(place.x, place.y);
-    E e[2] = {0, 0};
-    bool held = false, any = false;
-    sh.place[threadIdx.x] = place;
-    for (int l0 = 0; l0 < p.nlayer; l0 += LAYERS) {
-        const int n = min(LAYERS, p.nlayer - l0);
-        int number[2] = {0, 0};
-        __syncthreads();
-        prepare_point(p, l0, n, sub, sh.layer);
-        __syncthreads();
-        layer_list list = list_layers(around, sh.layer, n, false, false);
-        if (!__syncthreads_or(any_layer(list)))
-            continue;
-        if (!held)
-            hold_nodes(a, k, threadIdx.x, THREADS, sh.nodes);
-        held = true;
-        prepare_phase(p, a, l0, n, EXPANDED_POINT, sh.phase);
-        __syncthreads();
-        for (bool more = true; more;) {
-            const int l = next_layer(list);
-            more = l >= 0;
-            if (more) {
-                const layer_of &v = sh.layer[l];
-                const double dx = v.other * place.x - v.x, dy = v.other * place.y - v.y,
-                             r2 = dx * dx + dy * dy;
-                const bool near = i < p.np && r2 < v.near2;
-                collect(sh.warp[first / WARP], number, near, r2 >= v.apart2, l);
-                any |= near;
+    const E turn[2] = {(E)a.cos_rot, (E)a.sin_rot};
+    const bool once = p.nlayer <= LAYERS;
+    hold_nodes(a, k, threadIdx.x, THREADS, sh.nodes);
+    if (once)
+        prepare_points(p, 0, p.nlayer, sub, sh);
+    for (int from = blockIdx.x * THREADS; from < p.np; from += gridDim.x * THREADS) {
+        const int i = from + threadIdx.x, at = min(i, p.np - 1);
+        const double2 place = p.sensor >= 0
+                                  ? p.sensors[p.sensor].edge[GPU_COV_ROWS][p.axis][p.first + at]
+                                  : make_double2(p.px[at], p.py[at]);
+        const box<float> around = box_of((float)place.x, (float)place.y);
+        E e[2] = {0, 0};
+        bool any = false;
+        sh.place[threadIdx.x] = place;
+        for (int l0 = 0; l0 < p.nlayer; l0 += LAYERS) {
+            const int n = min(LAYERS, p.nlayer - l0);
+            if (!once) {
+                __syncthreads();
+                prepare_points(p, l0, n, sub, sh);
             }
-            take(sh.warp[first / WARP], number, more ? WARP : 1, e,
-                 [&](int of, int l, int set, E *v) {
-                     const layer_of &q = sh.layer[l];
-                     const double2 to = sh.place[first + of];
-                     const E dx = (E)(q.other * to.x - q.x), dy = (E)(q.other * to.y - q.y);
-                     E square[2];
-                     outline_point<E>(function_of(p, q), sh.nodes, set, frame_of<E>(q, to),
-                                      (E)q.coef, v);
-                     phases_at(sh.phase[l], turn, dx, dy, square);
-                     for (int s = 0; s < 2; s++)
-                         v[s] -= (E)q.coef * inverse * square[s];
-                 });
+            const layer_list list = list_reached(around, sh.reach, n);
+            if (any_layer(list))
+                any |= add_layers(p, list, turn, i < p.np, sh, e);
         }
+        for (int s = 0; s < 2 && any; s++)
+            if (p.wanted[s])
+                add_entry((E *)p.a, i + (p.col[s] + sub) * p.lda, p.to_fp16, e[s]);
     }
-    for (int s = 0; s < 2 && any; s++)
-        if (p.wanted[s])
-            add_entry((E *)p.a, i + (p.col[s] + sub) * p.lda, p.to_fp16, e[s]);
 }
 
 template <class E, bool PLAIN>
@@ -425,7 +482,9 @@ status gpu_outline_add(cudaStream_t stream, backend_type t, const gpu_outlines *
 status gpu_outline_add_points(cudaStream_t stream, backend_type t, const gpu_outline_points *p) {
     if (p->no == 0 || p->np == 0)
         return MOAO_OK;
-    const dim3 blocks((p->np + THREADS - 1) / THREADS, p->no);
+    const int groups = (p->np + THREADS - 1) / THREADS,
+              wanted = (POINT_BLOCKS * gpu_here().sms + p->no - 1) / p->no;
+    const dim3 blocks(wanted < groups ? wanted : groups, p->no);
     if (t == BACKEND_D)
         points<double><<<blocks, THREADS, 0, stream>>>(*p);
     else

@@ -24,12 +24,10 @@ struct layer_of {
 static_assert(sizeof(layer_of) % 16 == 8, "banks of shared memory");
 
 /* What 32 places of the other side have around them, in the pupil [m]. */
-struct box {
-    double low[2], high[2];
-};
+template <class T> struct box { T low[2], high[2]; };
 
-static __device__ box box_of(double x, double y) {
-    box b = {{x, y}, {x, y}};
+template <class T> static __device__ __forceinline__ box<T> box_of(T x, T y) {
+    box<T> b = {{x, y}, {x, y}};
     for (int d = WARP / 2; d > 0; d /= 2)
         for (int k = 0; k < 2; k++) {
             b.low[k] = fmin(b.low[k], __shfl_xor_sync(ALL, b.low[k], d));
@@ -44,8 +42,8 @@ static __device__ __forceinline__ bool is_near(const layer_of &l, double2 other)
 }
 
 /* Layers on which a place of the box may be nearer than `reach2`, a bit for each. */
-static __device__ __forceinline__ unsigned layers_near(const box &b, const layer_of *sh, int n,
-                                                       bool moments) {
+static __device__ __forceinline__ unsigned layers_near(const box<double> &b, const layer_of *sh,
+                                                       int n, bool moments) {
     const int l = threadIdx.x % WARP;
     bool near = false;
     if (l < n && sh[l].table >= 0) {
@@ -64,8 +62,8 @@ struct layer_list {
     int at; /* first layer of todo[0] */
 };
 
-static __device__ __forceinline__ layer_list list_layers(const box &b, const layer_of *sh, int n,
-                                                         bool all, bool moments) {
+static __device__ __forceinline__ layer_list list_layers(const box<double> &b, const layer_of *sh,
+                                                         int n, bool all, bool moments) {
     layer_list v;
     v.at = 0;
 #pragma unroll
