@@ -279,7 +279,7 @@ __launch_bounds__(THREADS, OCCUPANCY(E)) void pairs(const __grid_constant__ gpu_
         put_entry<E>(p, job, NULL, all, k, kb, true, lane, mine);
 }
 
-/* Blocks of `points` for each multiprocessor, where there are points enough. */
+/* Blocks of `points` for each multiprocessor, of two groups of points at least. */
 #define POINT_BLOCKS 8
 
 /* A circle about an outline's centre on a layer, in floats and by what they round larger than the
@@ -482,9 +482,9 @@ status gpu_outline_add(cudaStream_t stream, backend_type t, const gpu_outlines *
 status gpu_outline_add_points(cudaStream_t stream, backend_type t, const gpu_outline_points *p) {
     if (p->no == 0 || p->np == 0)
         return MOAO_OK;
-    const int groups = (p->np + THREADS - 1) / THREADS,
+    const int most = (p->np + 2 * THREADS - 1) / (2 * THREADS),
               wanted = (POINT_BLOCKS * gpu_here().sms + p->no - 1) / p->no;
-    const dim3 blocks(wanted < groups ? wanted : groups, p->no);
+    const dim3 blocks(wanted < most ? wanted : most, p->no);
     if (t == BACKEND_D)
         points<double><<<blocks, THREADS, 0, stream>>>(*p);
     else
