@@ -210,7 +210,7 @@ static void setup(fixture *f, const params *par, int nlayer, bool lit) {
     make_profile(nlayer, true, &f->p0);
     for (int l = 0; l < nlayer; l++)
         f->p.strength[l] *= 1 + 0.3 * sin(1.0 * l);
-    check(lattice_pairs_init(&f->s, &f->lattice));
+    check(lattice_pairs_init(&f->s, true, &f->lattice));
     make_points(f);
     check(be->alloc(ctx, f->s.m * WIDTH * sizeof(double), &f->a));
 }

@@ -112,7 +112,7 @@ static status run(const setup *u, const comm *world, double tol) {
     status st;
     TRY(matcov_init(world, &u->s, p, &mc));
     TRY(matcov_prepare_difference(&u->s, p, p0, matcov_scale(p, p0), false, &change, &bound));
-    TRY(lattice_pairs_init(&u->s, &a));
+    TRY(lattice_pairs_init(&u->s, false, &a));
     TRY(clusters_init(&u->s, 0, NULL, NULL, &c));
     TRY(pair_tiles_init(&c, a.of, false, NULL, &t));
     variance = matcov_direct_cmm(&u->s, p, 0, 0);

@@ -30,12 +30,14 @@ enum { MATCOV_SETS = 3 };
  * obscuration cuts them: a slope is a sum of weights times the phase at nodes on the outline of the
  * lit part. Of the sets of nodes the second has one more than the first on each piece, and the
  * third has few, for what is apart. Near other subapertures these replace the tables, whose squares
- * lie at the lit parts' centroids; `always`: at every separation. n = 0: there are none. */
+ * lie at the lit parts' centroids; `always`: at every separation. n = 0: there are none.
+ * Differences of profiles leave out those that are nearly whole, and have them as whole squares. */
 typedef struct {
-    int n;
+    int n, nkept; /* of which differences have so many */
     bool always;
     const int *number; /* [nsub] of a subaperture among those n, or -1 */
     const int *sub;    /* [n] */
+    const int *kept;   /* [n] number among those that differences have, or -1 */
     /* [n][6] for each principal axis of the second moments, less those of the whole subaperture: a
      * vector along it as long as that [m], and half the moment over the square of this length */
     const double *moments;
@@ -213,9 +215,10 @@ typedef struct backend_matcov {
     /* Of two sensors, under the profile loaded, and until the next one is. */
     status (*values)(backend_cov *c, int a, int b, matcov_values *v);
 
-    /* What the n outlined subapertures of sensor a change of such entries with sensor b, under the
-     * profile loaded: e is 2 n x 2 nsub of b, rows their x slopes, then their y slopes, types D and
-     * S; entries with an outlined subaperture of b are halved, as those of (b, a) have them too. */
+    /* What the n outlined subapertures of sensor a (of a difference of profiles nkept of them)
+     * change of such entries with sensor b, under the profile loaded: e is 2 n x 2 nsub of b, rows
+     * their x slopes, then their y slopes, types D and S; entries with an outlined subaperture of b
+     * are halved, as those of (b, a) have them too. */
     status (*outlined)(backend_cov *c, backend_type t, int a, int b, void *e, int64_t lde);
 
     /* A target: the truth sensor in direction dir [rad]; shifted: moved by -V tau

@@ -33,7 +33,7 @@ static status count(const sys *s, const atmos *a, const psf_opts *o, sizes *z) {
                  .tiled = matcov_tileable(s)};
     for (int i = 0; i < a->nprofile; i++)
         z->layers = fmax(z->layers, a->profiles[i].nlayer);
-    TRY(lattice_pairs_init(s, &k));
+    TRY(lattice_pairs_init(s, false, &k));
     for (int i = 0; i < s->nsensor; i++)
         for (int j = 0; j < i; j++)
             z->unlike += k.of[i] != k.of[j] ? 4.0 * s->sensors[i].nsub * s->sensors[j].nsub : 0;
@@ -83,7 +83,7 @@ status plan_lattice_pays(const sys *s, bool *pays) {
     lattice_pairs a = {0};
     double entries = 0;
     if (s->m >= MACHINE_LATTICE_MEASUREMENTS)
-        TRY(lattice_pairs_init(s, &a));
+        TRY(lattice_pairs_init(s, false, &a));
     for (int g = 0; g < a.ngroup; g++) {
         double m = 0;
         for (int i = 0; i < a.group[g].nsensor; i++)

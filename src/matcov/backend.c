@@ -149,7 +149,7 @@ static status cpu_outlined(backend_cov *c, backend_type t, int a, int b, void *e
         return status_fail(MOAO_INPUT, "outlined: there is no such sensor");
     const int link = a * mc->nsensor + b, table = mc->pairs.links[link].table;
     const footprint *fa = &mc->rows[a], *fb = &mc->feet[b];
-    const int64_t n = 2 * fa->outline.n, m = 2 * fb->nsub;
+    const int64_t n = 2 * outline_served(fa), m = 2 * fb->nsub;
     double *v = NULL;
     status st;
     if (table < 0 || !fa->gradient)

@@ -130,6 +130,8 @@ status matcov_prepare_difference(const sys *s, const profile *p, const profile *
     TRY(prepare_profile(s, &d, false, mc));
     (*mc)->p = p; /* d goes away */
     (*mc)->difference = true;
+    for (int w = 0; w < (*mc)->nsensor; w++)
+        (*mc)->feet[w].difference = (*mc)->rows[w].difference = true;
     TRY(subtract_noise(p, p0, beta, *mc, &noise));
     for (int l = 0; l < d.nlayer; l++)
         d.strength[l] = fabs(d.strength[l]);

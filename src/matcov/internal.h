@@ -55,6 +55,7 @@ typedef struct {
     double *centre[2];       /* [nsub] registered position, where `gradient` [m] */
     matcov_outline outline;  /* of partly lit subapertures, whose centres are their centroids */
     outline_set *lines;      /* that owns its arrays, or NULL */
+    bool difference;         /* of profiles, which leaves out nearly whole ones */
 } footprint;
 
 typedef struct gradient_set gradient_set;
@@ -276,6 +277,8 @@ void outline_squares(const gradients *g, const layers *lay, const gradient_slope
  * (the axes of rows and cols do not matter). */
 void outline_correct(const gradients *g, const layers *lay, const gradient_slopes *rows,
                      const gradient_slopes *cols, double *const a[4], size_t ld);
+/* How many outlines of a sensor serve: those of a difference of profiles, or all. */
+int outline_served(const footprint *f);
 /* The operation `outlined` of two sensors with a table, which has them in the other order where
  * `reversed`. */
 status outline_of_lattice(const gradients *g, const layers *lay, const like *t, bool reversed,

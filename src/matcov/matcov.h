@@ -41,8 +41,9 @@ double matcov_phase_bound(const sys *s, const profile *p, const profile *p0, dou
  * steps[0] times those of a and steps[1] times those of b, in units of a pitch that they share. */
 bool matcov_on_lattice(const sensor *a, const sensor *b, int steps[2]);
 /* Number of the subapertures of a sensor whose slopes are not those of whole squares: partly lit
- * ones, all of a star of 1 or 2; which, where sub is not NULL. Model section 4. */
-int matcov_outlined(const sys *s, const sensor *o, int *sub);
+ * ones, all of a star of 1 or 2; which, where sub is not NULL. difference: those of a difference of
+ * profiles, without nearly whole ones. Model section 4. */
+int matcov_outlined(const sys *s, const sensor *o, bool difference, int *sub);
 /* Constant of a laser star in Cmm, K of model section 6 [arcsec^2]. */
 double matcov_tiptilt(const matcov *mc, int sensor);
 /* Local. How often entries have layer l of a profile: of Cpm and Ctm once for each age of a closed

@@ -355,10 +355,18 @@ done:
     return st;
 }
 
-int matcov_outlined(const sys *s, const sensor *o, int *sub) {
+/* A mean over all but a fraction e of a square differs from that over the square by about e times
+ * its standard deviation. A difference of profiles, in single precision, resolves no less. */
+#define NEARLY_WHOLE 0.99
+
+static bool is_nearly_whole(const sys *s, const sensor *o, int isub) {
+    return o->nssp > 2 && sys_lit_share(s, o, isub) > NEARLY_WHOLE;
+}
+
+int matcov_outlined(const sys *s, const sensor *o, bool difference, int *sub) {
     int n = 0;
     for (int k = 0; o->gradient && !o->whole && k < o->nsub; k++)
-        if (o->nssp <= 2 || !sys_is_whole(s, o, k)) {
+        if ((o->nssp <= 2 || !sys_is_whole(s, o, k)) && !(difference && is_nearly_whole(s, o, k))) {
             if (sub != NULL)
                 sub[n] = k;
             n++;
@@ -426,6 +434,7 @@ static void free_set(outline_set *k) {
         return;
     const matcov_outline *o = &k->line;
     free((void *)o->number);
+    free((void *)o->kept);
     free((void *)o->moments);
     for (int set = 0; set < MATCOV_SETS; set++) {
         free((void *)o->first[set]);
@@ -446,7 +455,7 @@ static outline_key key_of(const sys *s, const sensor *o, int *sub, int *place) {
                      .shift = {o->shift[0], o->shift[1]},
                      .nssp = o->nssp,
                      .nsub = o->nsub,
-                     .n = matcov_outlined(s, o, sub),
+                     .n = matcov_outlined(s, o, false, sub),
                      .pupil = s->pupil != NULL,
                      .sub = sub,
                      .place = place};
@@ -459,7 +468,7 @@ static outline_key key_of(const sys *s, const sensor *o, int *sub, int *place) {
 
 static status make_set(const sys *s, const sensor *o, const outline_key *key, outline_set **out) {
     const size_t n = (size_t)key->n;
-    int *number = NULL, *sub = NULL, *place = NULL;
+    int *number = NULL, *kept = NULL, *sub = NULL, *place = NULL;
     pupil_edge *edges = NULL;
     outline_set *k = NULL;
     status st;
@@ -481,6 +490,10 @@ static status make_set(const sys *s, const sensor *o, const outline_key *key, ou
     for (int i = 0; i < key->n; i++)
         number[sub[i]] = i;
     k->line.n = key->n;
+    TRY(ALLOC(kept, n, "outlines of subapertures"));
+    k->line.kept = kept;
+    for (int i = 0; i < key->n; i++)
+        kept[i] = is_nearly_whole(s, o, sub[i]) ? -1 : k->line.nkept++;
     k->line.always = o->nssp <= 2;
     TRY(ALLOC(k->centroid, 2 * n, "outlines of subapertures"));
     st = fill_outlines(s, o, &k->line, k->centroid);
@@ -557,7 +570,7 @@ size_t outline_bytes(const sys *s, const sensor *o) {
     }
     const size_t edges = s->pupil != NULL ? PUPIL_MOST_EDGES * sizeof(pupil_edge) : 0;
     return o->gradient && !o->whole ? bytes + edges + MATCOV_SETS * (n + 1) * sizeof(int) +
-                                          n * (2 * sizeof(int) + 8 * sizeof(double))
+                                          n * (3 * sizeof(int) + 8 * sizeof(double))
                                     : 0;
 }
 

@@ -56,8 +56,18 @@ static void weigh_structure(const structure_table *t, structure_kernel *kernel, 
     weigh(v, v->d[0], sum);
 }
 
+/* The number of a subaperture's outline, or -1. */
+static int outline_number(const footprint *f, int k) {
+    const int i = f->outline.n > 0 ? f->outline.number[k] : -1;
+    return i >= 0 && f->difference && f->outline.kept[i] < 0 ? -1 : i;
+}
+
+int outline_served(const footprint *f) {
+    return f->difference ? f->outline.nkept : f->outline.n;
+}
+
 static bool outlined(const footprint *f, int k) {
-    return f->outline.n > 0 && f->outline.number[k] >= 0;
+    return outline_number(f, k) >= 0;
 }
 
 /* Squared separation [m^2] of so many root mean square sizes on the layer, 0: of a point. */
@@ -276,14 +286,14 @@ static void find_place(const outline_pair *p, int s, int k, double at[2]) {
 
 void outline_add(const outline_pair *p, int n, int k0, const int *sub, int kb,
                  double *const to[4]) {
-    int number[2] = {-1, outlined(p->f[1], kb) ? p->f[1]->outline.number[kb] : -1};
+    int number[2] = {-1, outline_number(p->f[1], kb)};
     double at[2][2];
     table_list tables;
     tables.n = 0;
     find_place(p, 1, kb, at[1]);
     for (int i = 0; i < n; i++) {
         const int ka = sub != NULL ? sub[k0 + i] : k0 + i;
-        number[0] = outlined(p->f[0], ka) ? p->f[0]->outline.number[ka] : -1;
+        number[0] = outline_number(p->f[0], ka);
         if (number[0] < 0 && number[1] < 0)
             continue;
         find_place(p, 0, ka, at[0]);
@@ -393,17 +403,18 @@ void outline_correct(const gradients *g, const layers *lay, const gradient_slope
 
 /* Subtract the table's entries of the rows' subapertures with both axes of all of the columns', and
  * halve those with outlined ones. */
-static void subtract_lattice(const like *t, bool reversed, const footprint *a, const footprint *b,
-                             int axis_a, double *e, size_t ld) {
+static void subtract_lattice(const like *t, bool reversed, const gradient_slopes *rows,
+                             const footprint *b, double *e, size_t ld) {
     static const int kinds[2][2] = {{LIKE_XX, LIKE_XY}, {LIKE_YX, LIKE_YY}};
+    const footprint *a = rows->f;
     for (int k = 0; k < 2 * b->nsub; k++)
-        for (int i = 0; i < a->outline.n; i++) {
-            const int axis_b = k >= b->nsub, ka = a->outline.sub[i], kb = k - axis_b * b->nsub;
+        for (int i = 0; i < rows->k1; i++) {
+            const int axis_b = k >= b->nsub, ka = rows->sub[i], kb = k - axis_b * b->nsub;
             const run *ra = &a->runs[a->run_of[ka]], *rb = &b->runs[b->run_of[kb]];
             const int sa = t->steps[reversed], sb = t->steps[!reversed], sign = reversed ? -1 : 1;
             const int x = sa * (ra->ix + ka - ra->first) - sb * (rb->ix + kb - rb->first);
             const int y = sa * ra->iy - sb * rb->iy;
-            const int kind = reversed ? kinds[axis_b][axis_a] : kinds[axis_a][axis_b];
+            const int kind = reversed ? kinds[axis_b][rows->axis] : kinds[rows->axis][axis_b];
             double *to = e + (size_t)i + (size_t)k * ld;
             *to -= t->value[kind][(sign * y + t->origin) * t->n + sign * x + t->origin];
             if (outlined(b, kb))
@@ -414,19 +425,25 @@ static void subtract_lattice(const like *t, bool reversed, const footprint *a, c
 status outline_of_lattice(const gradients *g, const layers *lay, const like *t, bool reversed,
                           double *e, size_t ld) {
     const footprint *a = reversed ? t->second : t->first, *b = reversed ? t->first : t->second;
-    const size_t n = (size_t)a->outline.n, m = (size_t)b->nsub;
-    gradient_slopes rows = {a, 0, 0, a->outline.n, a->outline.sub}, cols = {b, 0, 0, b->nsub, NULL};
+    const size_t n = (size_t)outline_served(a), m = (size_t)b->nsub;
+    gradient_slopes rows = {a, 0, 0, (int)n, NULL}, cols = {b, 0, 0, b->nsub, NULL};
     double *work = NULL, *const part[4] = {e, e + n, e + m * ld, e + n + m * ld};
+    int *sub = NULL, at = 0;
     status st;
+    TRY(ALLOC(sub, n, "places of subapertures"));
+    for (int i = 0; i < a->outline.n; i++)
+        if (outlined(a, a->outline.sub[i]))
+            sub[at++] = a->outline.sub[i];
+    rows.sub = sub;
     TRY(ALLOC(work, 3 * n, "places of subapertures"));
     for (int axis = 0; axis < 2; axis++) {
         cols.axis = axis;
         gradients_fill(g, lay, &rows, &cols, work, part[2 * axis], part[2 * axis + 1], ld);
     }
     outline_correct(g, lay, &rows, &cols, part, ld);
-    for (int axis = 0; axis < 2; axis++)
-        subtract_lattice(t, reversed, a, b, axis, part[axis], ld);
+    for (rows.axis = 0; rows.axis < 2; rows.axis++)
+        subtract_lattice(t, reversed, &rows, b, part[rows.axis], ld);
 done:
-    free(work);
+    free(work), free(sub);
     return st;
 }

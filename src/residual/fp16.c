@@ -70,7 +70,7 @@ static void bytes_lattice(const sys *s, const factor_kind *by, plan *p) {
     struct lattice_pairs a;
     size_t plans = 0;
     bytes(s, by, p);
-    if (lattice_pairs_init(s, &a) == MOAO_OK)
+    if (lattice_pairs_init(s, true, &a) == MOAO_OK)
         plans = lattice_pairs_bytes(s, &a, TOEPLITZ_FP16, p->rows, p->host);
     lattice_pairs_close(NULL, &a);
     plan_add(p, "sensors on a lattice: W T, transforms, work",
@@ -152,7 +152,7 @@ static status take_lattice_pairs(fp16 *x) {
     const int64_t most = 4 * fp16_area(e->m, e->t, x->v, e->width);
     int64_t numbers;
     status st;
-    TRY(lattice_pairs_init(e->s, &x->like));
+    TRY(lattice_pairs_init(e->s, true, &x->like));
     TRY(lattice_pairs_pieces(e->s, &x->like, e->width, &x->npiece, &x->piece, &numbers));
     if (numbers > most) /* thin pieces are padded; a sensor has more columns than that */
         TRY(status_fail(MOAO_INTERNAL, "pieces of covariances are larger than their room"));

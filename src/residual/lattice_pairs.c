@@ -79,10 +79,10 @@ static int64_t columns_before(const sys *s, const lattice_pairs_group *g, int k)
     return n;
 }
 
-status lattice_pairs_init(const sys *s, lattice_pairs *a) {
+status lattice_pairs_init(const sys *s, bool difference, lattice_pairs *a) {
     const size_t n = (size_t)s->nsensor;
     status st;
-    *a = (lattice_pairs){0};
+    *a = (lattice_pairs){.difference = difference};
     TRY(ALLOC(a->group, n, "groups of sensors"));
     TRY(ALLOC(a->of, n, "groups of sensors"));
     for (int w = 0; w < s->nsensor; w++) {
@@ -102,7 +102,7 @@ status lattice_pairs_init(const sys *s, lattice_pairs *a) {
         TRY(make_shape(s, &a->group[k]));
     TRY(ALLOC(a->outlines.n, n, "groups of sensors"));
     for (int w = 0; w < s->nsensor; w++)
-        a->outlines.n[w] = 2 * matcov_outlined(s, &s->sensors[w], NULL);
+        a->outlines.n[w] = 2 * matcov_outlined(s, &s->sensors[w], difference, NULL);
     for (int k = 0; k < a->ngroup; k++) {
         const int64_t rows = rows_before(a, &a->group[k], a->group[k].nsensor);
         a->outlines.most = rows > a->outlines.most ? rows : a->outlines.most;
@@ -159,7 +159,7 @@ static status open_outlines(engine *e, int64_t nvec, lattice_pairs *a) {
     TRY(ALLOC(sub, s->m, "outlined slopes"));
     for (int w = 0; w < s->nsensor; w++) {
         const sensor *v = &s->sensors[w];
-        const int n = matcov_outlined(s, v, sub);
+        const int n = matcov_outlined(s, v, a->difference, sub);
         for (int k = 0; k < 2 * n; k++)
             columns[count++] = (int64_t)v->first + (k >= n ? v->nsub : 0) + sub[k % n];
     }

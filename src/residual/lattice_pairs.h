@@ -28,6 +28,7 @@ typedef struct {
 
 typedef struct lattice_pairs {
     int ngroup;
+    bool difference;
     toeplitz_type type;
     lattice_pairs_outlines outlines;
     lattice_pairs_group *group;
@@ -35,8 +36,9 @@ typedef struct lattice_pairs {
     toeplitz_pair *pair; /* of the largest group */
 } lattice_pairs;
 
-/* Local. The groups of a system, without plans; every sensor is in one. free: fine on {0}. */
-status lattice_pairs_init(const sys *s, lattice_pairs *a);
+/* Local. The groups of a system, without plans; every sensor is in one. difference: the values to
+ * come are those of differences of profiles. close: fine on {0}. */
+status lattice_pairs_init(const sys *s, bool difference, lattice_pairs *a);
 /* Local. Plans for products in type t, with X of nvec rows at most, on the engine's device. close
  * frees all. */
 status lattice_pairs_open(engine *e, toeplitz_type t, int64_t nvec, lattice_pairs *a);

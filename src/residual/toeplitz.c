@@ -77,7 +77,7 @@ static void bytes(const sys *s, const factor_kind *by, plan *p) {
     lattice_pairs a;
     int64_t numbers = 0;
     size_t plans = 0;
-    if (lattice_pairs_init(s, &a) == MOAO_OK) {
+    if (lattice_pairs_init(s, false, &a) == MOAO_OK) {
         (void)lattice_pairs_pieces(s, &a, (int64_t)p->width, NULL, NULL, &numbers);
         plans = lattice_pairs_bytes(s, &a, TOEPLITZ_S, p->rows, p->host);
     }
@@ -134,7 +134,7 @@ static status find_outlined(grid *x) {
     TRY(ALLOC(sub, s->m, "outlined slopes"));
     for (int w = 0; w < s->nsensor; w++) {
         const sensor *o = &s->sensors[w];
-        for (int k = 0, n = matcov_outlined(s, o, sub); k < n; k++)
+        for (int k = 0, n = matcov_outlined(s, o, false, sub); k < n; k++)
             for (int axis = 0; axis < 2; axis++)
                 x->outlined[o->first + (size_t)(sub[k] + axis * o->nsub)] = true;
     }
@@ -148,7 +148,7 @@ static status take_memory(grid *x, const plan *p, const double *proj) {
     const int64_t m = e->m, t = e->t, v = x->v, nk = x->nk;
     status st;
     TRY(find_outlined(x));
-    TRY(lattice_pairs_init(e->s, &x->like));
+    TRY(lattice_pairs_init(e->s, false, &x->like));
     TRY(by_tiles(e->mat, e->s) ? take_tiles(x, p) : take_pieces(x));
     TRY(floats(e, v * m, "W", &x->w));
     TRY(floats(e, v * m, "W T", &x->wt));

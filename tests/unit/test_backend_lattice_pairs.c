@@ -146,7 +146,7 @@ static void test_products(void **state) {
         setup(&f, gradient, gradient ? 0.3 : 0);
         for (int k = 0; k < 3; k++) {
             lattice_pairs a;
-            case_ok(lattice_pairs_init(&f.s, &a));
+            case_ok(lattice_pairs_init(&f.s, false, &a));
             assert_int_equal(a.ngroup, 5);
             assert_memory_equal(a.of, group_of, sizeof group_of);
             case_ok(lattice_pairs_open(&f.e, types[k].t, 5, &a));
@@ -191,7 +191,7 @@ static void test_difference(void **state) {
     case_profile(3, now, &f.p[0]);
     case_profile(3, then, &f.p[1]);
     case_engine(&world, &f.s, &f.rep, &f.e);
-    case_ok(lattice_pairs_init(&f.s, &a));
+    case_ok(lattice_pairs_init(&f.s, true, &a));
     const double variance = matcov_direct_cmm(&f.s, &f.p[0], 0, 0);
     case_ok(matcov_prepare_difference(&f.s, &f.p[0], &f.p[1], 1, false, &mc, &bound));
     case_ok(engine_use(&f.e, mc));

@@ -91,7 +91,7 @@ static void test_sensors(void **state) {
     const size_t m = f.s.m;
     double *dense = malloc(m * m * sizeof *dense);
     assert_non_null(dense);
-    case_ok(lattice_pairs_init(&f.s, &a));
+    case_ok(lattice_pairs_init(&f.s, false, &a));
     assert_int_equal(a.ngroup, 3);
     assert_true(matcov_tileable(&f.s));
     case_ok(clusters_init(&f.s, 0, NULL, NULL, &c));

@@ -18,7 +18,7 @@ struct host_sensor {
     double size, rot;          /* of a subaperture [m]; [rad] */
     double altitude, shift[2]; /* of the star; registration, in the sensor's axes [m] */
     double dir[2];             /* [rad] */
-    int noutline;              /* outlines, */
+    int noutline, nkept;       /* outlines, those of a difference of profiles, */
     const int *outline;        /* of these subapertures, in order */
     double reach;              /* no point of a subaperture is further from the axis [m] */
 };

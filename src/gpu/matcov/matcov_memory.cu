@@ -128,11 +128,12 @@ static const int *place_outline(gpu_arena *r, const matcov_outline *o, int nsub,
     int *sub;
     if (o->n == 0)
         return NULL;
-    d->n = o->n, d->always = o->always;
+    d->n = o->n, d->nkept = o->nkept, d->always = o->always;
     d->number = place_copy(r, o->number, nsub);
     d->sub = gpu_take(r, o->n, &sub);
     for (int i = 0; sub && i < o->n; i++)
         sub[i] = o->sub[i];
+    d->kept = place_copy(r, o->kept, o->n);
     d->moments = place_copy(r, o->moments, 6 * (size_t)o->n);
     for (int set = 0; set < MATCOV_SETS; set++) {
         const size_t n = o->first[set][o->n];
@@ -171,7 +172,7 @@ static status place_sensor(gpu_arena *r, const matcov_sensor *v, gpu_cov_sensor 
                             outline,
                             v->phase_class};
         *h = host_sensor{};
-        h->noutline = outline.n, h->outline = outlines;
+        h->noutline = outline.n, h->nkept = outline.nkept, h->outline = outlines;
         h->nssp = v->nssp, h->nsub = v->nsub;
         h->phase_class = v->phase_class;
         h->size = v->size, h->rot = v->rot, h->altitude = v->altitude;

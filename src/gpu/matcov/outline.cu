@@ -77,6 +77,17 @@ static __device__ void add_entry(float *a, int64_t at, float to_fp16, double v) 
             __float2half((float)(__half2float(((__half *)a)[at]) + (double)to_fp16 * v));
 }
 
+/* Whether a difference has the subaperture of outline k as a whole one. */
+template <class P> static __device__ bool left_out(const P &p, const gpu_cov_sensor &s, int k) {
+    return p.difference && s.outline.kept[k] < 0;
+}
+
+/* The number of a subaperture's outline, or -1. */
+static __device__ int outline_number(const gpu_outlines &p, const gpu_cov_sensor &s, int sub) {
+    const int k = s.outline.n > 0 ? s.outline.number[sub] : -1;
+    return k >= 0 && left_out(p, s, k) ? -1 : k;
+}
+
 static __device__ bool holds(const gpu_outline_side &s, int axis, int k) {
     return k >= s.k0[axis] && k < s.k1[axis];
 }
@@ -87,11 +98,12 @@ template <class E>
 static __device__ void put_entry(const gpu_outlines &p, const gpu_outline_job &job,
                                  const stencil *s, bool table, int k, int kb, bool two, int i,
                                  double v) {
-    const int ka = p.sensors[job.one.sensor].outline.sub[k];
+    const matcov_outline &lines = p.sensors[job.one.sensor].outline;
+    const int ka = lines.sub[k], number = p.difference ? lines.kept[k] : k;
     const int axis_a = i % 2, axis_b = i / 2;
     if (!holds(job.one, axis_a, ka) || !holds(job.other, axis_b, kb))
         return;
-    const int64_t one = job.one.at[axis_a] + (p.compact ? k : ka),
+    const int64_t one = job.one.at[axis_a] + (p.compact ? number : ka),
                   other = job.other.at[axis_b] + kb;
     const int64_t row = job.down ? one : other, col = job.down ? other : one,
                   below = p.i0 + row - (p.j0 + col);
@@ -125,10 +137,11 @@ __launch_bounds__(THREADS, OCCUPANCY(E)) void whole(const __grid_constant__ gpu_
     const gpu_cov_sensor &a = p.sensors[job.one.sensor], &b = p.sensors[job.other.sensor];
     const int k = job.o0 + blockIdx.y, i = blockIdx.x * THREADS + threadIdx.x;
     const int first = threadIdx.x / WARP * WARP;
-    if ((int)blockIdx.y >= job.no || (int)(blockIdx.x * THREADS) >= job.nb)
+    if ((int)blockIdx.y >= job.no || (int)(blockIdx.x * THREADS) >= job.nb || left_out(p, a, k))
         return;
     const int kb = job.kb + min(i, job.nb - 1);
-    const bool two = b.outline.n > 0 && b.outline.number[kb] >= 0, mine = i < job.nb && !two;
+    const int nk = outline_number(p, b, kb);
+    const bool two = nk >= 0, mine = i < job.nb && !two;
     const double2 centre = b.centre[kb];
     const bool moves = interpolates<E, PLAIN>(p, job), all = job.table != NULL && !moves;
     const box<double> around = box_of(centre.x, centre.y);
@@ -139,7 +152,7 @@ __launch_bounds__(THREADS, OCCUPANCY(E)) void whole(const __grid_constant__ gpu_
     bool held = false, any = job.table != NULL || p.moments;
     sh.centre[threadIdx.x] = centre;
     if (moves)
-        sh.moved[threadIdx.x] = stencil_of(p, job, k, kb, two ? b.outline.number[kb] : -1);
+        sh.moved[threadIdx.x] = stencil_of(p, job, k, kb, nk);
     for (int l0 = 0; l0 < p.nlayer; l0 += LAYERS) {
         const int n = min(LAYERS, p.nlayer - l0);
         int number[2] = {0, 0};
@@ -217,9 +230,11 @@ __launch_bounds__(THREADS, OCCUPANCY(E)) void pairs(const __grid_constant__ gpu_
     const gpu_cov_sensor &a = p.sensors[job.one.sensor], &b = p.sensors[job.other.sensor];
     const int k = job.o0 + blockIdx.y, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const int i = blockIdx.x * (THREADS / WARP) + warp;
-    if ((int)blockIdx.y >= job.no || (int)(blockIdx.x * (THREADS / WARP)) >= job.nb)
+    if ((int)blockIdx.y >= job.no || (int)(blockIdx.x * (THREADS / WARP)) >= job.nb ||
+        left_out(p, a, k))
         return;
     const int nk = job.kb + min(i, job.nb - 1), kb = b.outline.sub[nk];
+    const bool here = i < job.nb && !left_out(p, b, nk);
     const double2 centre = b.centre[kb];
     const bool moves = interpolates<E, PLAIN>(p, job), all = job.table != NULL && !moves;
     const stencil moved = moves ? stencil_of(p, job, k, kb, nk) : stencil{};
@@ -234,7 +249,7 @@ __launch_bounds__(THREADS, OCCUPANCY(E)) void pairs(const __grid_constant__ gpu_
         bool some = all || p.moments;
         for (int w = 0; w < n && !some; w += WARP)
             some = __any_sync(ALL, w + lane < n && is_near(sh.layer[min(w + lane, n - 1)], centre));
-        some = some && i < job.nb;
+        some = some && here;
         if (!__syncthreads_or(some))
             continue;
         if (!held) {
@@ -275,12 +290,12 @@ __launch_bounds__(THREADS, OCCUPANCY(E)) void pairs(const __grid_constant__ gpu_
     if (held)
         turn_sums(sh.tables, sums, e);
     const double mine = sum_lanes(e);
-    if (lane < 4 && i < job.nb)
+    if (lane < 4 && here)
         put_entry<E>(p, job, NULL, all, k, kb, true, lane, mine);
 }
 
 /* Blocks of `points` for each multiprocessor, of two groups of points at least. */
-#define POINT_BLOCKS 8
+#define POINT_BLOCKS 16
 
 /* A circle about an outline's centre on a layer, in floats and by what they round larger than the
  * reach of nodes: the place p of the pupil is in it where |scale p - (x, y)|^2 <= reach2. */
@@ -406,6 +421,8 @@ __launch_bounds__(THREADS) void points(const __grid_constant__ gpu_outline_point
     const int k = p.o0 + blockIdx.y, sub = a.outline.sub[k];
     const E turn[2] = {(E)a.cos_rot, (E)a.sin_rot};
     const bool once = p.nlayer <= LAYERS;
+    if (left_out(p, a, k))
+        return;
     hold_nodes(a, k, threadIdx.x, THREADS, sh.nodes);
     if (once)
         prepare_points(p, 0, p.nlayer, sub, sh);

@@ -1,4 +1,5 @@
-/* Outlines of partly lit subapertures in blocks of covariances: jobs for the kernels of outline.cu.
+/* Outlines of partly lit subapertures in blocks of covariances: jobs for the
+ * kernels of outline.cu.
  */
 #include "matcov/formula.h"
 #include "matcov_host.cuh"
@@ -17,6 +18,7 @@ gpu_cov_outlines gpu_cov_outlines_of(const backend_cov *c, const gpu_cov_set_dir
     q->aim = *aim;
     q->part = 'A';
     q->moments = t == BACKEND_D || !c->difference;
+    q->difference = c->difference;
     p.both = p.whole;
     p.type = t;
     return p;
@@ -99,6 +101,7 @@ status gpu_cov_outline_points(backend_cov *c, const gpu_cov_means *means, backen
     p.px = means->px, p.py = means->py;
     p.one = j->cs, p.sensor = j->rs, p.axis = j->ra;
     p.np = j->nr, p.first = j->rk;
+    p.difference = c->difference;
     p.scale = scale;
     p.to_fp16 = means->to_fp16;
     p.a = means->a, p.lda = means->lda;
@@ -120,14 +123,14 @@ status gpu_cov_outlined(backend_cov *c, const gpu_cov_set_direction *aim, backen
     const matcov_link *link = &c->list[MATCOV_CMM].links[a * c->nsensor + b];
     if (link->table < 0 || link->gradient < 0)
         return status_fail(MOAO_INPUT, "outlined: the two sensors are on no lattice");
-    if (one->noutline == 0)
+    const int n = c->difference ? one->nkept : one->noutline;
+    if (n == 0)
         return MOAO_OK;
-    CUDA_TRY(cudaMemset2DAsync(e, lde * size, 0, 2 * one->noutline * size, 2 * two->nsub,
-                               c->ctx->main.stream));
+    CUDA_TRY(cudaMemset2DAsync(e, lde * size, 0, 2 * n * size, 2 * two->nsub, c->ctx->main.stream));
     p.whole.a = e, p.whole.lda = lde;
     p.whole.half = p.whole.compact = true;
     p.both = p.whole;
-    job.one = gpu_outline_side{(short)a, {0, 0}, {one->nsub, one->nsub}, {0, one->noutline}};
+    job.one = gpu_outline_side{(short)a, {0, 0}, {one->nsub, one->nsub}, {0, n}};
     job.other = gpu_outline_side{(short)b, {0, 0}, {two->nsub, two->nsub}, {0, two->nsub}};
     job.down = true;
     job.reversed = link->reversed;
