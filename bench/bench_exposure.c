@@ -4,7 +4,8 @@
  * asked for, the next by the reference), the steps that the program marks (report_phase) in the
  * order of their first appearance, and those of the solves before the pass, which are not in its
  * sum. Seconds of all threads of the process together, so that other work on the machine matters
- * little. In the end the median time from one target of an exposure to the next, by the clock. */
+ * little. In the end the median time from one target of an exposure to the next, by the clock,
+ * and what a tenth of them is below: a sampled target is computed beside some of them. */
 #include "base/comm.h"
 #include "base/progress.h"
 #include "job/run.h"
@@ -91,8 +92,8 @@ static void print(void) {
     }
     qsort(between, (size_t)nbetween, sizeof *between, compare);
     if (nbetween > 0)
-        printf("from one target to the next, median of %d: %.4f s\n", nbetween,
-               between[nbetween / 2]);
+        printf("from one target to the next, median of %d: %.4f s, a tenth below %.4f s\n",
+               nbetween, between[nbetween / 2], between[nbetween / 10]);
 }
 
 int main(int argc, char **argv) {
