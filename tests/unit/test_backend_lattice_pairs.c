@@ -167,6 +167,33 @@ static void test_products(void **state) {
     }
 }
 
+/* The same of a difference of profiles, which leaves out outlines of nearly whole subapertures. */
+static void test_products_of_difference(void **state) {
+    (void)state;
+    fixture f;
+    lattice_pairs a, all;
+    matcov *mc;
+    double bound;
+    if (be->toeplitz == NULL)
+        skip();
+    setup(&f, true, 0.3);
+    case_ok(lattice_pairs_init(&f.s, false, &all));
+    case_ok(lattice_pairs_init(&f.s, true, &a));
+    assert_true(a.outlines.most < all.outlines.most);
+    case_ok(lattice_pairs_open(&f.e, TOEPLITZ_D, 5, &a));
+    case_ok(matcov_prepare_difference(&f.s, &f.p[0], &f.p[1], 1, false, &mc, &bound));
+    case_ok(engine_use(&f.e, mc));
+    case_ok(lattice_pairs_load(&f.e, 10, &a));
+    double *c = dense_of(&f, &a);
+    const double e = error_of(&f, &a, TOEPLITZ_D, c, 5);
+    print_message("a difference: relative error %.1e\n", e);
+    assert_true(e <= 1e-9);
+    free(c);
+    lattice_pairs_close(&f.e, &a);
+    lattice_pairs_close(NULL, &all);
+    teardown(&f);
+}
+
 /* What partly lit subapertures change of a difference of profiles, of sensors large enough that
  * most pairs are far apart: single precision, in units of the slope variance of all layers. */
 static void test_difference(void **state) {
@@ -219,6 +246,7 @@ static void test_difference(void **state) {
 }
 
 static const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
+                                          cmocka_unit_test(test_products_of_difference),
                                           cmocka_unit_test(test_difference)};
 
 int main(void) {
