@@ -194,9 +194,8 @@ done:
 
 /* What all targets of an exposure share: conditions, T of the operator, average of the truth term,
  * fitting error. Collective where ranks work in lockstep. */
-static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
+static status prepare_load(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     engine *e = &o->t.e;
-    psf_fit_model fit;
     status st;
     report_phase("exposure: profile");
     TRY(engine_agree_now(e, STAGE_EXPOSURE, comm_fault(e->c, "exposure")));
@@ -208,7 +207,22 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     TRY(make_layers(o, op, p));
     if (!op->product->differences || ex->mtt == NULL) /* of a residual phase it is there */
         TRY(engine_load(e, p));
-    TRY(common_average(o, ex));
+    st = common_average(o, ex);
+done:
+    return st;
+}
+
+/* In the group that samples, where one does: the worst status of its members. */
+static status agree_on(const linop *op, status st) {
+    return op->x->group != NULL ? group_agree(op->x->group, st) : st;
+}
+
+/* In that group agreed before the load, which its devices share. */
+static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
+    engine *e = &o->t.e;
+    psf_fit_model fit;
+    status st;
+    TRY(agree_on(op, prepare_load(o, op, p, ex)));
     TRY(linop_load(op, p));
     psf_fit_model_init(ex->fit, &fit);
     TRY(engine_agree_now(e, STAGE_EXPOSURE, o->last->load(o->last_imager, &fit)));
@@ -450,11 +464,6 @@ static double lag_difference(const obsseq *o, const results *r, const double *x,
     return !isfinite(gap) ? INFINITY : gap > 0 ? gap / allowed : 0;
 }
 
-/* In the group that samples, where one does: the worst status of its members. */
-static status agree_on(const linop *op, status st) {
-    return op->x->group != NULL ? group_agree(op->x->group, st) : st;
-}
-
 /* Targets k0 .. k1 of this rank with the reference; one by one where each needs a W of its own. */
 static status expose_exactly(obsseq *o, const profile *p, obsexposure *ex, int k0, int k1,
                              results *r) {
@@ -482,7 +491,7 @@ static status help_sample(obsseq *o, const profile *p) {
     const double *dir = e->s->targets[o->edge];
     status st;
     TRY(agree_on(op, linop_sharpen(op, o->edge, dir)));
-    st = engine_load(e, p);
+    st = agree_on(op, engine_load(e, p)); /* as prepare does */
     TRY(agree_on(op, st == MOAO_OK ? linop_load(op, p) : st));
     st = residual_together(&o->t, &o->phase, op, -1, dir);
 done:
