@@ -67,7 +67,7 @@ def write_case(path, text=CASE):
 
 
 HOOKS = ("MOAO_FAULT", "MOAO_TEST_PROJECTION", "MOAO_TEST_OPERATOR", "MOAO_TEST_DEVICE", "MOAO_TEST_SPLIT", "MOAO_TEST_AHEAD",
-         "MOAO_TEST_AGES")  # tests/support/fault_hook.c
+         "MOAO_TEST_APART", "MOAO_TEST_AGES")  # tests/support/fault_hook.c
 
 
 def environment(**more):

@@ -456,14 +456,14 @@ status run_all(const comm *c, const cmdline *cl) {
         say_how_to_go_on(st);
     store_close(r.st);
     obsseq_close(&r.seq);
+    mirror_budget_free(&r.mirror); /* ends its thread, which reads D+ */
+    device_end(&r.start);
+    run_drop_first(&r);
     free(r.dplus);
     free(r.low);
     free(r.inverse);
     free((void *)r.pl);
     free(r.rep.budget);
-    mirror_budget_free(&r.mirror);
-    device_end(&r.start);
-    run_drop_first(&r);
     free(r.done);
     free(r.nodes.again);
     free(r.nodes.error);

@@ -1,6 +1,7 @@
 /* What a run needs before its first reconstructor: plan, store, executor. */
 #include "job/run_state.h"
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/progress.h"
 #include "base/text.h"
@@ -15,6 +16,12 @@
 
 static bool on_host(const run *r) {
     return !r->mach.devices || r->mach.host;
+}
+
+/* Whether threads of the host compute what the mirror leaves while devices factor Cmm. */
+static bool budget_is_apart(const run *r) {
+    const char *word = test_choice("apart");
+    return r->u.o.budget && (word != NULL ? strcmp(word, "yes") == 0 : !on_host(r));
 }
 
 /* A fact that a resumed run on as many ranks reuses, so that its results equal the first run's bit
@@ -506,8 +513,7 @@ done:
 
 status run_prepare_stages(run *r) {
     const sys *s = &r->u.s;
-    const bool apart = r->u.o.budget && !on_host(r), /* while the devices factor Cmm */
-        early = apart && mirror_budget_is_early(s, r->u.ps);
+    const bool apart = budget_is_apart(r), early = apart && mirror_budget_is_early(s, r->u.ps);
     const size_t size = (size_t)sys_commands(s) * sys_fit_columns(s);
     double from = report_now();
     status st;

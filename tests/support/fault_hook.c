@@ -14,13 +14,16 @@ __attribute__((visibility("default"))) const char *moao_test_choice(const char *
  * (src/operator/operator.h). MOAO_TEST_DEVICE=cpu: the backend that serves as a device.
  * MOAO_TEST_SPLIT=integer or native: how a factor in split FP16 is computed.
  * MOAO_TEST_AHEAD=yes or no: whether a thread prepares the next exposure (src/obsseq/tables.h).
- * MOAO_TEST_AGES=tables or sums: how the ages of a closed loop are summed (src/matcov/aged.c). */
+ * MOAO_TEST_APART=yes: a thread computes what the mirror leaves, as on GPUs
+ * (src/job/run_prepare.c). MOAO_TEST_AGES=tables or sums: how the ages of a closed loop are summed
+ * (src/matcov/aged.c). */
 const char *moao_test_choice(const char *what) {
     const char *word = strcmp(what, "projection") == 0 ? getenv("MOAO_TEST_PROJECTION")
                        : strcmp(what, "operator") == 0 ? getenv("MOAO_TEST_OPERATOR")
                        : strcmp(what, "device") == 0   ? getenv("MOAO_TEST_DEVICE")
                        : strcmp(what, "split") == 0    ? getenv("MOAO_TEST_SPLIT")
                        : strcmp(what, "ahead") == 0    ? getenv("MOAO_TEST_AHEAD")
+                       : strcmp(what, "apart") == 0    ? getenv("MOAO_TEST_APART")
                        : strcmp(what, "ages") == 0     ? getenv("MOAO_TEST_AGES")
                                                        : NULL;
     return word != NULL && *word != '\0' ? word : NULL;
