@@ -3,13 +3,9 @@
 
 /* ---- widths of panels */
 
-/* For panels of up to `other` columns: fewer of them may take larger diagonal blocks. */
+/* For panels of up to `other` columns. */
 static size_t op_work(bool solve, backend_type t, int64_t n, int64_t other) {
-    if (!solve)
-        return gpu_align(gpu_trmm_work_most(t, n, other));
-    const size_t wide = gpu_trsm_work(t, n, other),
-                 narrow = gpu_trsm_work(t, n, gpu_min(other, gpu_tune.trsm_narrow));
-    return gpu_align(wide > narrow ? wide : narrow);
+    return gpu_align(solve ? gpu_trsm_work(t, n, other) : gpu_trmm_work_most(t, n, other));
 }
 
 /* The first panel is worked on while A arrives. With FIRST columns, the arithmetic takes about as

@@ -32,15 +32,22 @@ static void plan(backend_type t, int64_t n, int64_t other, int64_t nb, int64_t *
     bytes[2] = (size_t)gpu_min(n * other * e, PANEL_BYTES);
 }
 
-size_t gpu_trsm_work(backend_type t, int64_t n, int64_t other) {
+static size_t work_of(backend_type t, int64_t n, int64_t other) {
     int64_t group, panel;
     size_t bytes[3];
-    if (n <= 0 || other <= 0)
-        return 0;
     const int64_t nb = block_order(t, n, other);
     plan(t, n, other, nb, &group, &panel, bytes);
     return bytes[0] * (n > nb ? 2 : 1) + bytes[1] +
            bytes[2]; /* groups are smaller while A arrives */
+}
+
+/* Also for fewer right-hand sides, of which few have larger groups. */
+size_t gpu_trsm_work(backend_type t, int64_t n, int64_t other) {
+    if (n <= 0 || other <= 0)
+        return 0;
+    const size_t few = work_of(t, n, gpu_min(other, gpu_tune.trsm_narrow)),
+                 all = work_of(t, n, other);
+    return few > all ? few : all;
 }
 
 /* The k-th group in the order of the recursion. */

@@ -222,7 +222,8 @@ typedef struct moao_backend {
                         int64_t rows, int64_t cols);
 
     /* Bytes of work for an operation. m, n as in the operation; operations on an n x n matrix alone
-     * take n and ignore m; potrs and posv take n and m = nrhs. */
+     * take n and ignore m; potrs and posv take n and m = nrhs. That of trsm serves fewer rows and
+     * columns, too. */
     size_t (*workspace)(moao_backend_op op, moao_backend_type t, int64_t m, int64_t n);
 
     moao_backend_mirror_op *mirror;
