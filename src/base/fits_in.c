@@ -57,12 +57,23 @@ static status check_extent(fitsin *in) {
     return MOAO_OK;
 }
 
+/* Whether a card is a comment, or goes on with the text of the one before. */
+static bool is_comment(const char *card) {
+    static const char *const of[] = {"        ", "COMMENT ", "HISTORY ", "CONTINUE"};
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        if (memcmp(card, of[i], 8) == 0)
+            return true;
+    return false;
+}
+
 /* Whether a card has a value that is no text and longer than any number; cfitsio needs no blank
- * before it. A text begins with its quote: one further behind belongs to another value. */
+ * before it, and no keyword of eight characters. A text begins with its quote: one further behind
+ * belongs to another value. */
 static bool long_value(const char *card) {
-    int n = 0, i = 9;
-    if (card[8] != '=')
+    const char *equals = memchr(card, '=', CARD);
+    if (equals == NULL || is_comment(card))
         return false;
+    int n = 0, i = (int)(equals - card) + 1;
     while (i < CARD && card[i] == ' ')
         i++;
     if (i < CARD && card[i] == '\'')
