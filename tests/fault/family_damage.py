@@ -143,13 +143,13 @@ def damage_live(lab, keys, out):
         had, end = len(parts(out)), time.monotonic() + 30
         while len(parts(out)) <= had and p.poll() is None and time.monotonic() < end:
             time.sleep(0.001)
-        os.kill(p.pid, signal.SIGSTOP)
+        p.send_signal(signal.SIGSTOP)  # nothing where it has ended
         try:
             if os.path.exists(os.path.join(out, keys["file"])):
                 damage(lab, keys, out)  # else the run was at its end, which parts that come now would litter
         except OSError:
             pass
-        os.kill(p.pid, signal.SIGCONT)
+        p.send_signal(signal.SIGCONT)
         try:
             code = p.wait(60)
         except subprocess.TimeoutExpired:
