@@ -5,7 +5,7 @@
  * order of their first appearance, and those of the solves before the pass, which are not in its
  * sum. Seconds of all threads of the process together, so that other work on the machine matters
  * little. In the end the median time from one target of an exposure to the next, by the clock,
- * and what a tenth of them is below: a sampled target is computed beside some of them. */
+ * and what a tenth of them is below: the device has a sampled target, too, during some of them. */
 #include "base/comm.h"
 #include "base/progress.h"
 #include "job/run.h"

@@ -206,7 +206,7 @@ done:
 
 /* The tables of the exposure that comes first with ToR k, of profile p, while that is factored;
  * not where its loop's gain is sought before. */
-static void begin_first(run *r, int k, const profile *p, obsexposure *ex) {
+static void begin_first_tables(run *r, int k, const profile *p, obsexposure *ex) {
     int first, end;
     atmos_exposures_of(&r->u.a, k, &first, &end);
     for (int deciding = 1; deciding >= 0 && !run_seeks_gain(r); deciding--)
@@ -231,7 +231,7 @@ static status all_chunks(run *r, int k, obsexposure *ex, bool *factored) {
         progress_step("reconstructor %d/%d: Cmm and Cholesky, r0 %.3f m", k + 1, r->u.a.ntor,
                       p->r0);
     if (!*factored) {
-        begin_first(r, k, p, ex);
+        begin_first_tables(r, k, p, ex);
         TRY(run_factor(r, k, p, ex));
     }
     *factored = true;

@@ -409,15 +409,15 @@ command_matrix run_command(const run *r, const double *p) {
     return of;
 }
 
-static status prepare_first(void *of) {
+static status prepare_covariances(void *of) {
     run *r = of;
     return engine_prepare(&r->u.s, psf_is_phase(r->u.ps), &r->first);
 }
 
 /* What the executor loads first, on the host. */
-static void begin_first(run *r) {
+static void begin_covariances(run *r) {
     r->first = (engine_model){.p = r->pl->largest};
-    background_begin(&r->preparing, r->c->threads, prepare_first, r);
+    background_begin(&r->preparing, r->c->threads, prepare_covariances, r);
 }
 
 void run_drop_first(run *r) {
@@ -521,7 +521,7 @@ status run_prepare_stages(run *r) {
     if (early)
         TRY(mirror_budget_begin_early(r->c, s, r->u.ps, r->dplus, &r->u.a, &r->mirror));
     if (!on_host(r))
-        begin_first(r);
+        begin_covariances(r);
     report_phase("setup: libraries of devices");
     device_end(&r->start);
     report_phase("setup: command matrix");

@@ -189,7 +189,6 @@ static status send_shape(tor *t, budget_term *b) {
     TRY(engine_copy(e, b->mean, b->means + t->t.row0, t->t.nlrow));
     st = engine_sync(e);
 done:
-    drop_shape(b);
     return st;
 }
 
@@ -209,6 +208,7 @@ static status take_shape(tor *t, budget_term *b) {
     TRY(send_shape(t, b));
     b->shaped = true;
 done:
+    drop_shape(b);
     return st;
 }
 

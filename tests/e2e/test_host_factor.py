@@ -115,9 +115,9 @@ class Streamed(unittest.TestCase):
         self.assertNotIn(run.wait(60), (0, 3), run.text)
         self.assert_resumes("killed")
 
-    def test_a_factor_that_fails_beside_a_thread(self):
+    def test_a_factor_that_fails_while_a_thread_reads(self):
         """While a thread of the host computes what the mirror leaves: one line, code 1. The thread reads D+ to its end."""
-        run = moao_test.Run(self.small, "-o", os.path.join(self.dir, "beside"), "dm.nssp=40", "output.psf=none", ranks=1, cwd=self.dir,
+        run = moao_test.Run(self.small, "-o", os.path.join(self.dir, "thread"), "dm.nssp=40", "output.psf=none", ranks=1, cwd=self.dir,
                             env={**RESIDENT, "MOAO_TEST_APART": "yes", "MOAO_FAULT": "factor:0:fail", "MALLOC_MMAP_THRESHOLD_": "65536"})
         self.assertEqual(run.wait(120), 1, run.text)
         self.assertEqual(run.text.count("injected fault in factor"), 1, run.text)

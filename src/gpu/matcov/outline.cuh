@@ -1,5 +1,5 @@
-/* What partly lit subapertures change of covariances of mean gradients: kernels
- * (outline.cu). Model section 4. */
+/* What partly lit subapertures change of covariances of mean gradients: kernels (outline.cu). Model
+ * section 4. */
 #ifndef MOAO_GPU_MATCOV_OUTLINE_CUH
 #define MOAO_GPU_MATCOV_OUTLINE_CUH
 
@@ -7,18 +7,17 @@
 
 struct gpu_radial;
 
-/* Slopes of a sensor in a block: subaperture k of an axis is in row or column
- * at[axis] + k; where an axis is not in the block, its range is empty. */
+/* Slopes of a sensor in a block: subaperture k of an axis is in row or column at[axis] + k; where
+ * an axis is not in the block, its range is empty. */
 struct gpu_outline_side {
     short sensor;
     int k0[2], k1[2]; /* by axis */
     int64_t at[2];
 };
 
-/* Outlines o0 .. o0 + no of sensor `one`, in the rows (`down`) or the columns,
- * with the other side, of which kb .. kb + nb are subapertures, or outlines
- * where `both`. table: of the lattice of the two sensors, NULL where the
- * entries are those of squares at centroids already. */
+/* Outlines o0 .. o0 + no of sensor `one`, in the rows (`down`) or the columns, with the other side,
+ * of which kb .. kb + nb are subapertures, or outlines where `both`. table: of the lattice of the
+ * two sensors, NULL where the entries are those of squares at centroids already. */
 struct gpu_outline_job {
     gpu_outline_side one, other;
     bool down, reversed;
@@ -41,15 +40,14 @@ struct gpu_outlines {
     bool half;       /* entries of two outlines count half, */
     bool moments;    /* second moments beyond the outlines' reach */
     bool compact;    /* and rows are outlines, not subapertures */
-    bool difference; /* of profiles: nearly whole subapertures are left out; */
+    bool difference; /* of profiles: nearly whole subapertures are left out */
     void *a;
     int64_t lda, i0, j0;
     gpu_outline_job job[GPU_OUTLINE_JOBS];
 };
 
-/* Outlines o0 .. o0 + no of a sensor, in columns col[axis] + k of one axis or
- * both, with np points of the pupil, or (sensor >= 0) edge points of an axis of
- * that sensor. */
+/* Outlines o0 .. o0 + no of a sensor, in columns col[axis] + k of one axis or both, with np points
+ * of the pupil, or (sensor >= 0) edge points of an axis of that sensor. */
 struct gpu_outline_points {
     int nlayer, kolmogorov;
     const gpu_cov_sensor *sensors;
@@ -72,8 +70,7 @@ struct gpu_outline_points {
 
 static_assert(sizeof(gpu_outlines) <= 4096, "arguments of a kernel");
 
-/* Launches on `stream`: add to entries of type t (D, S, or S with to_fp16).
- * both: of two outlines.
+/* Launches on `stream`: add to entries of type t (D, S, or S with to_fp16). both: of two outlines.
  */
 status gpu_outline_add(cudaStream_t stream, backend_type t, const gpu_outlines *p, bool both);
 status gpu_outline_add_points(cudaStream_t stream, backend_type t, const gpu_outline_points *p);

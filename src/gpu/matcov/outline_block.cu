@@ -1,5 +1,4 @@
-/* Outlines of partly lit subapertures in blocks of covariances: jobs for the
- * kernels of outline.cu.
+/* Outlines of partly lit subapertures in blocks of covariances: jobs for the kernels of outline.cu.
  */
 #include "matcov/formula.h"
 #include "matcov_host.cuh"
