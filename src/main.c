@@ -64,7 +64,7 @@ bool command_wants_help(int argc, char **argv, const char *text) {
 }
 
 void command_start(int *argc, char ***argv) {
-    int size;
+    int size, rank;
     bool tells = true;
     status st = MOAO_OK;
     if (!launch_is_rank()) {
@@ -80,9 +80,11 @@ void command_start(int *argc, char ***argv) {
         launch_init(argc, argv);
         report_phase("start: ranks");
         MPI_Comm_size(MPI_COMM_WORLD, &size);
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
         st = launch_check_step(size, &tells);
         if (st == MOAO_OK) {
-            launch_report_start();
+            if (rank == 0)
+                launch_report_start();
             return;
         }
         MPI_Finalize();
@@ -127,8 +129,10 @@ done:
 }
 
 int command_end(comm *c, cmdline *cl, status st) {
-    if (c->rank == 0)
+    if (c->rank == 0) {
         command_fail(st);
+        launch_report_end(status_exit_code(st));
+    }
     cmdline_free(cl);
     comm_free(c);
     MPI_Finalize();

@@ -37,7 +37,7 @@ const variable variables[] = {
      "for "
      "tests."},
     {"MOAO_LAUNCHER", NULL, "name",
-     "Set by moao run -n for its ranks: where they say that they began."},
+     "Set by moao run -n for its ranks: where they say that they began and ended."},
     {"MOAO_FAULT", NULL, "place:rank[:fail|kill|first[:n]]",
      "A fault for the tests of this project, which preload it; an installed program refuses it."},
     {NULL, NULL, NULL, NULL}};

@@ -182,10 +182,13 @@ static status attend(pid_t child, const sigset_t *wanted, launch_start *start, b
     return MOAO_OK;
 }
 
-/* Exit code that a run of ours stands for, from how mpirun ended. */
-static int exit_code(int how, bool asked, bool ended) {
+/* Exit code that a run of ours stands for, from how mpirun ended and what rank 0 ended with (-1: it
+ * did not say). */
+static int exit_code(int how, bool asked, bool ended, int said) {
     int code = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
     if ((asked && code > 128) || (ended && code == 1)) { /* mpirun's own code after TERM */
+        if (said >= 0)
+            return said;
         fprintf(stderr, "moao: stopped; what is finished is kept: go on with --resume\n");
         return 3;
     }
@@ -241,7 +244,7 @@ status launch_run(int n, char *const *argv, const char *log, int *code, bool *as
         if (came != MOAO_OK)
             st = came;
         else
-            *code = exit_code(how, any, ended);
+            *code = exit_code(how, any, ended, launch_start_code(&start));
     }
     launch_start_end(&start);
     close(failure[0]);

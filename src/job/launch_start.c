@@ -75,8 +75,10 @@ status launch_check_room(int n) {
     return st == MOAO_OK ? check_session_folder(n) : st;
 }
 
-/* --- the word from rank 0: a datagram to a socket without a file (a full disk shall not lose it)
- */
+/* --- words from rank 0: datagrams to a socket without a file (a full disk shall not lose them) */
+
+/* STARTED; ENDED and an exit code. */
+enum { STARTED = 1, ENDED = 2 };
 
 static bool elsewhere(void) {
     static const char *const names[] = {"SLURM_JOB_ID",     "PBS_JOBID",
@@ -94,10 +96,12 @@ void launch_start_begin(launch_start *s) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     socklen_t len = sizeof a;
     char name[32];
-    *s = (launch_start){
-        .socket = -1, .seconds = text != NULL ? strtod(text, NULL) : 60, .from = report_now()};
+    *s = (launch_start){.socket = -1,
+                        .seconds = text != NULL ? strtod(text, NULL) : 60,
+                        .from = report_now(),
+                        .code = -1};
     if (!(s->seconds > 0) || elsewhere())
-        return;
+        s->seconds = 0;
     s->socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     /* bound with the family alone, the kernel chooses an abstract name: a zero, five digits */
     if (s->socket >= 0 && bind(s->socket, (struct sockaddr *)&a, sizeof a.sun_family) == 0 &&
@@ -105,17 +109,31 @@ void launch_start_begin(launch_start *s) {
         const int n = (int)(len - offsetof(struct sockaddr_un, sun_path)) - 1;
         snprintf(name, sizeof name, "%.*s", n, a.sun_path + 1);
         setenv("MOAO_LAUNCHER", name, 1);
-        prctl(PR_SET_CHILD_SUBREAPER, 1); /* what mpirun leaves behind is found */
+        if (s->seconds > 0)
+            prctl(PR_SET_CHILD_SUBREAPER, 1); /* what mpirun leaves behind is found */
     } else {
         launch_start_end(s);
     }
 }
 
+static void hear(launch_start *s) {
+    unsigned char word[2];
+    ssize_t n;
+    while (s->socket >= 0 && (n = recv(s->socket, word, sizeof word, 0)) > 0) {
+        s->started = true;
+        if (n == 2 && word[0] == ENDED)
+            s->code = word[1];
+    }
+}
+
 bool launch_start_failed(launch_start *s) {
-    char word;
-    if (s->socket >= 0 && !s->started)
-        s->started = recv(s->socket, &word, 1, 0) == 1;
-    return s->socket >= 0 && !s->started && report_now() - s->from > s->seconds;
+    hear(s);
+    return s->socket >= 0 && s->seconds > 0 && !s->started && report_now() - s->from > s->seconds;
+}
+
+int launch_start_code(launch_start *s) {
+    hear(s);
+    return s->code;
 }
 
 void launch_start_end(launch_start *s) {
@@ -125,19 +143,26 @@ void launch_start_end(launch_start *s) {
     unsetenv("MOAO_LAUNCHER");
 }
 
+static int launcher = -1; /* of a rank: to the socket of the launcher */
+
 void launch_report_start(void) {
     const char *name = getenv("MOAO_LAUNCHER");
+    const unsigned char word = STARTED;
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (name == NULL || strlen(name) > sizeof a.sun_path - 2)
         return;
-    const int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     memcpy(a.sun_path + 1, name, strlen(name));
-    if (s >= 0)
-        sendto(s, "", 1, MSG_NOSIGNAL, (struct sockaddr *)&a,
-               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name)));
-    if (s >= 0)
-        close(s);
+    const socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+    launcher = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (launcher >= 0 && connect(launcher, (struct sockaddr *)&a, len) == 0)
+        send(launcher, &word, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     unsetenv("MOAO_LAUNCHER");
+}
+
+void launch_report_end(int code) {
+    const unsigned char word[2] = {ENDED, (unsigned char)code};
+    if (launcher >= 0)
+        send(launcher, word, sizeof word, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* Kill the children of this process; those of a child that ends become its own, and follow. */

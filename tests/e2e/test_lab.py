@@ -430,7 +430,7 @@ class Seen(Lab):
         self.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": self.folder})
         self.script("document.getElementById('export').click()")
         saved, end = os.path.join(self.folder, "moao-lab.yaml"), time.monotonic() + 60
-        while not os.path.exists(saved) and time.monotonic() < end:
+        while not (os.path.exists(saved) and os.path.getsize(saved)) and time.monotonic() < end:  # first a place, then the file
             time.sleep(0.05)
         with open(saved, encoding="utf-8") as f, open(os.path.join(folder, "effective.yaml"), encoding="utf-8") as g:
             wanted = re.sub(r"(?m)^  directory: .*\n", "", g.read())

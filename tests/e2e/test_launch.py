@@ -1,9 +1,10 @@
 """Starting a run where something is short or misunderstood: room for mpirun's session, open files, ranks that do not come
-up, srun without PMIx, a quota of processor time, numbers of threads that are none."""
+up or are many, signals after their end, srun without PMIx, a quota of processor time, numbers of threads that are none."""
 # timeout: 200
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -86,6 +87,40 @@ class Launch(unittest.TestCase):
         while subprocess.run(["pgrep", "-f", "^sleep " + re.escape(nap)], stdout=subprocess.DEVNULL, check=False).returncode == 0:
             self.assertLess(time.monotonic(), end)
             time.sleep(0.05)
+
+    def signalled(self, script):
+        """(exit code, output) of a run that gets INT when mpirun, this script in its place, has made the file "ended"."""
+        fake, mark = os.path.join(self.folder, "bin"), os.path.join(self.folder, "ended")
+        os.makedirs(fake, exist_ok=True)
+        write_case(fake + "/mpirun", "#!/bin/sh\nshift 2\n%s\ntouch %s\nexec sleep 1000\n" % (script, mark))
+        os.chmod(fake + "/mpirun", 0o755)
+        p = subprocess.Popen([MOAO, "run", "-n", "2", self.case, "-o", self.out, "--overwrite"], stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, env=environment(PATH=fake + ":" + os.environ["PATH"]))
+        end = time.monotonic() + patience(120)
+        while not os.path.exists(mark) and time.monotonic() < end:
+            time.sleep(0.02)
+        p.send_signal(signal.SIGINT)
+        text = p.communicate(timeout=patience(60))[0]
+        os.unlink(mark)
+        return p.returncode, text
+
+    def test_signal_after_the_end(self):
+        """A signal that meets mpirun alone, after the ranks have ended, does not make a run "stopped": its code is that of the
+        ranks. Before that it does."""
+        code, text = self.signalled('"$@"')
+        self.assertEqual(code, 0, text)
+        self.assertNotIn("--resume", text)
+        self.assertTrue(os.path.exists(os.path.join(self.out, "run.json")))
+        code, text = self.signalled('"$@" dm.nssp=-1')
+        self.assertEqual(code, 2, text)
+        code, text = self.signalled(":")
+        self.assertEqual(code, 3, text)
+        self.assertIn("go on with --resume", text)
+
+    def test_many_ranks(self):
+        """More ranks on a node than a socket holds words that nobody has read yet (10, where Linux is left as it is)."""
+        code, text, _ = self.call("run", "-n", "14", self.case, "-o", self.out)
+        self.assertEqual(code, 0, text)
 
     def test_a_start_in_time_is_left_alone(self):
         """Once the ranks are up they may take as long as they like."""
