@@ -288,6 +288,21 @@ double mirror_row_actuators(const sys *s) {
     return s->fit.nmirror > 0 ? sum : fmin(v, 14 * sqrt(v));
 }
 
+/* A row of points, and its actuators once along y; a group of points, and the columns of actuators
+ * that it sees. */
+double mirror_product_flops(const sys *s, double points, double rows) {
+    const int n = s->fit.nmirror > 0 ? s->fit.nmirror : 1;
+    const double lattice = sqrt(points / (sys_area(s) / (s->diameter * s->diameter)));
+    double columns = 0;
+    for (int i = 0; i < n; i++) {
+        const dmirror *m = s->fit.nmirror > 0 ? &s->fit.mirrors[i] : &s->dm;
+        const double beam = PSF_PRODUCT_POINTS * s->diameter / (lattice * m->pitch),
+                     reach = 1 + 2 * PSF_CUT / sqrt(-2 * log(m->coupling));
+        columns += fmin(m->nssp + 1, beam + reach);
+    }
+    return 2 * rows * (lattice * mirror_row_actuators(s) + points * columns);
+}
+
 /* The options by which the points are chosen. */
 static psf_opts points_of(const sys *s, const psf_opts *o) {
     const psf_opts dense = dense_options(s);

@@ -19,6 +19,9 @@ status mirror_shapes_add(const psf *p, int v, int m0, int m1, double weight, dou
 void mirror_shapes_whole(int v, double *g);
 /* Actuators that reach a row of points, of all mirrors, at most; for the plan. Local. */
 double mirror_row_actuators(const sys *s);
+/* Floating-point operations of psf_influence_product of so many rows with all mirrors at all of
+ * these points; for the plan. Local. */
+double mirror_product_flops(const sys *s, double points, double rows);
 
 /* g of mirror_shapes, of all commands of the system, becomes B for which A B A'/points is the
  * projector on the shapes of commands without piston. Local. MOAO_MEMORY, MOAO_NUMERIC. */

@@ -461,8 +461,8 @@ static void count_work(const request *q, plan *p) {
  * points, their shapes on all points along x and y, mirror by mirror. */
 static double pair_flops(const sys *s, const psf_opts *o) {
     const double points = (double)psf_points_of(s, o),
-                 rows = 0.5 * sqrt((double)psf_sep_count_of(s, o)), v = sys_commands(s);
-    double sum = 2 * points * v * mirror_row_actuators(s);
+                 rows = 0.5 * sqrt((double)psf_sep_count_of(s, o));
+    double sum = mirror_product_flops(s, points, sys_commands(s));
     for (int i = 0; i < s->fit.nmirror || i == 0; i++) {
         const double side = (s->fit.nmirror > 0 ? s->fit.mirrors[i].nssp : s->dm.nssp) + 1;
         sum += 2 * points * side * rows * (side + rows);
@@ -476,6 +476,18 @@ static double rank_rate(const machine *k, const gpu_model *g, bool device) {
     if (measured > 0)
         return measured;
     return device ? gpu_model_rate(g) : MACHINE_THREAD_RATE * k->threads;
+}
+
+/* Evaluations of the first check of a target (compute.verify), later ones being as rare as their
+ * cost allows: Cmm and Ctm, or Cpm of all directions, of the reconstructor, then those of the
+ * exposure, with so many ages of slopes and phase. */
+static double check_values(const request *q, double slopes, double ages) {
+    const sys *s = q->s;
+    const double m = (double)s->m, t = (double)sys_fit_rows(s);
+    if (q->par->compute_verify == VERIFY_OFF)
+        return 0;
+    return 0.5 * m * m * (q->nlayer + slopes) + t * m * sys_fit_directions(s) * q->nlayer +
+           (q->o->phase ? (double)q->points : t) * m * ages;
 }
 
 /* tests/e2e/test_figures.py compares the times of the full scale with those of docs/figures.json.
@@ -515,11 +527,12 @@ static void estimate(const request *q, const machine *k, plan *p) {
                  aged = ages / fmax(q->nlayer, 1) * entry; /* of an exposure's Ctm or Cpm */
     const double product = fp16 ? flop / gpu_model_fp16_exposure(g) : whole;
     const int residuals = p->pair->factor->residuals;
+    const double directions = sys_fit_directions(s);
     p->time.solve =
         uneven *
-        ((2 * v * m * m + 2 * v * of.solve * m) *
+        ((2 * v * m * m + 2 * v * of.solve * directions * m) *
              (p->pair->factor->split || residuals > 0 ? flop / gpu_model_fp16_solve(g) : whole) +
-         residuals * 2 * v * m * m * whole + t * m * entry);
+         residuals * 2 * v * m * m * whole + t * directions * m * entry);
     if (o->budget)
         p->time.solve += uneven * 2 * v * v * m * flop;
     const double points = (double)q->points + lag_points(q);
@@ -543,10 +556,14 @@ static void estimate(const request *q, const machine *k, plan *p) {
     }
     if (sys_shares(s) && o->phase)
         p->time.exposure += uneven * pair_flops(s, o) * flop;
-    p->time.start = MACHINE_START + p->flops[STAGE_SETUP] * flop;
+    /* the mirrors' shapes are fitted by the host */
+    const double of_start =
+        s->fit.phase ? 1 / (MACHINE_EFFICIENCY * rank_rate(k, g, false) * n) : flop;
+    p->time.start = MACHINE_START + p->flops[STAGE_SETUP] * of_start;
     p->time.total = p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +
                     a->nexposure * (p->nchunk * p->time.common +
-                                    nt * q->residuals * p->time.exposure + q->want * image);
+                                    nt * q->residuals * p->time.exposure + q->want * image) +
+                    check_values(q, slopes, ages) * once_value;
 }
 
 /* Factors that are computed, in units of one for each reconstructor: a node's devices compute one

@@ -82,55 +82,58 @@ done:
     return st;
 }
 
-/* Points i0 .. i1 of a row in direction d, into f: w_d M^-1 (N_d - mean)'/n; level: w_d M^-1
- * mean/n; strip: room for influence functions. */
-static void fit_points(const job *k, int d, int j, int i0, int i1, const double *level,
-                       double *strip, double *f) {
+typedef struct { /* what columns j0 .. j1 of F have of direction d, which has `before` before it */
+    int d, before, j0, j1;
+    const double *level; /* w_d M^-1 mean/n */
+} part;
+
+/* Of the commands from r on, at most PSF_PRODUCT_ROWS, those to points of row j, into f:
+ * w_d M^-1 (N_d - mean)'/n by blocks of COLUMNS. room: psf_influence_room. */
+static void fit_row(const job *k, const part *of, int r, int j, double *room, double *f) {
     const size_t v = (size_t)k->v;
+    const int rows = k->v - r < PSF_PRODUCT_ROWS ? k->v - r : PSF_PRODUCT_ROWS;
+    const psf_strip z = psf_influence(k->p, j, 0, NULL);
+    const int first = of->before + z.first, end = first + z.n < of->j1 ? first + z.n : of->j1;
     int m0, m1;
-    mirrors_of(k, d, &m0, &m1);
-    for (int i = i0; i < i1; i++)
-        for (size_t a = 0; a < v; a++)
-            f[(size_t)(i - i0) * v + a] = -level[a];
-    for (int m = m0; m < m1; m++) {
-        const psf_strip z = psf_influence(k->p, j, m, strip);
-        if (z.nact > 0)
-            cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, k->v, i1 - i0, z.nact,
-                        *weight_of(k->s, d) / k->np, k->m + (size_t)z.act * v, k->v,
-                        strip + (size_t)(i0 - z.first) * (size_t)z.nact, z.nact, 1, f, k->v);
+    mirrors_of(k, of->d, &m0, &m1);
+    for (int i = first > of->j0 ? first : of->j0, to; i < end; i = to) {
+        to = (i / COLUMNS + 1) * COLUMNS < end ? (i / COLUMNS + 1) * COLUMNS : end;
+        double *out = f + (size_t)i * v + r;
+        for (int c = 0; c < to - i; c++)
+            for (int a = 0; a < rows; a++)
+                out[(size_t)c * v + (size_t)a] = -of->level[r + a];
+        for (int m = m0; m < m1; m++)
+            psf_influence_product(k->p, j, m, i - first, to - i, rows,
+                                  *weight_of(k->s, of->d) / k->np, k->m + r, v, out, v, room);
     }
 }
 
-/* Of direction d, columns j0 .. j1 of F, which has d np before it: by rows of points, and blocks of
- * COLUMNS. */
+/* Of direction d, columns j0 .. j1 of F, which has d np before it. Commands are the outer loop:
+ * what rows of points next to one another have in common of M^-1 stays in the cache. */
 static status fit_direction(const job *k, int d, int j0, int j1, double *f) {
     const size_t v = (size_t)k->v;
-    const int before = d * k->np;
+    const int lattice = psf_lattice_rows(k->p);
     double *level = NULL;
     status st, worst = MOAO_OK;
     TRY(ALLOC(level, v, "influence functions"));
     psf_aim(k->p, direction_of(k->s, d));
     cblas_dgemv(CblasColMajor, CblasNoTrans, k->v, k->v, *weight_of(k->s, d) / k->np, k->m, k->v,
                 k->mean + (size_t)d * v, 1, 0, level, 1);
+    const part of = {.d = d, .before = d * k->np, .j0 = j0, .j1 = j1, .level = level};
     const int blas = blas_alone();
 #pragma omp parallel
     {
-        double *strip = NULL;
-        const status mine = ALLOC(strip, psf_influence_most(k->p), "influence functions");
+        double *room = NULL;
+        const status mine = ALLOC(room, psf_influence_room(k->p), "influence functions");
         if (mine != MOAO_OK)
 #pragma omp critical
             worst = mine;
-#pragma omp for schedule(dynamic)
-        for (int j = 0; j < psf_lattice_rows(k->p); j++) {
-            const psf_strip z = psf_influence(k->p, j, 0, NULL);
-            const int end = before + z.first + z.n < j1 ? before + z.first + z.n : j1;
-            for (int i = before + z.first > j0 ? before + z.first : j0, to;
-                 strip != NULL && i < end; i = to) {
-                to = (i / COLUMNS + 1) * COLUMNS < end ? (i / COLUMNS + 1) * COLUMNS : end;
-                fit_points(k, d, j, i - before, to - before, level, strip, f + (size_t)i * v);
-            }
-        }
-        free(strip);
+#pragma omp for schedule(dynamic, 4) collapse(2)
+        for (int r = 0; r < k->v; r += PSF_PRODUCT_ROWS)
+            for (int j = 0; j < lattice; j++)
+                if (room != NULL)
+                    fit_row(k, &of, r, j, room, f);
+        free(room);
     }
     blas_together(blas);
     st = worst;
@@ -236,5 +239,5 @@ size_t fit_work_bytes(const sys *s, const psf_opts *o) {
 double fit_flops(const sys *s, const psf_opts *o) {
     const double v = sys_commands(s), np = (double)psf_points_of(s, o), n = sys_fit_directions(s);
     const double reach = mirror_row_actuators(s);
-    return v * v * v + n * np * reach * (2 * v + reach);
+    return v * v * v + n * (mirror_product_flops(s, np, v) + np * reach * reach);
 }

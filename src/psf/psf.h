@@ -178,6 +178,15 @@ psf_strip psf_influence(const psf *p, int j, int mirror, double *out);
 int psf_mirrors(const psf *p);
 /* Numbers that psf_influence writes for a row, at most, wherever p is aimed; 1 at least. Local. */
 size_t psf_influence_most(const psf *p);
+/* out (rows x n, leading dimension ldout) += scale A N of points i0 .. i0 + n of row j: A (rows x
+ * commands of all mirrors, leading dimension lda), N the mirror's influence functions there; by
+ * PSF_PRODUCT_ROWS of the rows and PSF_PRODUCT_POINTS. room: psf_influence_room numbers, a thread's
+ * own. Local. */
+#define PSF_PRODUCT_ROWS 256
+#define PSF_PRODUCT_POINTS 32
+void psf_influence_product(const psf *p, int j, int mirror, int i0, int n, int rows, double scale,
+                           const double *a, size_t lda, double *out, size_t ldout, double *room);
+size_t psf_influence_room(const psf *p);
 /* psf_thin: one point in psf_thin_step(most), in places of their cells that change from row to row:
  * their numbers into at, of psf_points of them at most; how many. psf_thin_step: the largest odd
  * number that is at most `most`, at least 1. Local. */

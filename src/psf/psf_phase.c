@@ -222,22 +222,11 @@ void psf_aim(psf *p, const double dir[2]) {
     }
 }
 
-/* The i-th mirror. */
-static psf_mirror mirror_at(const psf *p, int i) {
-    if (p->nmirror > 0)
-        return p->mirror[i];
-    return (psf_mirror){.n = p->n,
-                        .nact = p->nact,
-                        .place = p->place,
-                        .if_y = p->if_y,
-                        .if_x = {p->if_x[0], p->if_x[1]}};
-}
-
 /* Actuators along a side of the largest. */
 static size_t widest(const psf *p) {
     int most = 0;
     for (int i = 0; i < psf_mirrors(p); i++)
-        most = mirror_at(p, i).n > most ? mirror_at(p, i).n : most;
+        most = phase_mirror_at(p, i).n > most ? phase_mirror_at(p, i).n : most;
     return (size_t)most + 1;
 }
 
@@ -278,7 +267,7 @@ typedef struct { /* rows a0 .. a0+na of Y and C, and the work space of a thread 
     int a0, na;
     const double *y, *ct;
     size_t ldy, ldct;
-    double *influence; /* [columns of Y within reach][points of a row] */
+    double *influence; /* room of psf_influence_product */
     double *g;         /* [points of a row][na] */
     double *grid;      /* [n + 1][points at once][n + 1] columns of g on the square of actuators */
     double *along;     /* [n + 1][points at once][lattice] the same, spread along x */
@@ -288,94 +277,8 @@ typedef struct { /* rows a0 .. a0+na of Y and C, and the work space of a thread 
     double *factor;    /* [lattice][lattice] 4 where there is a point, else 0; of all threads */
 } work;
 
-static int least_row(const psf *p, int j) { /* of actuators within reach of lattice row j */
-    int a = j * p->n / p->lattice - p->if_reach;
-    return a < 0 ? 0 : a;
-}
-
-static int end_row(const psf *p, int j) {
-    int a = j * p->n / p->lattice + 2 + p->if_reach;
-    return a > p->n + 1 ? p->n + 1 : a;
-}
-
-/* Rows of actuators of a mirror within PSF_CUT x0 of lattice row j, from *first to before
- * *end. */
-static void rows_within(const psf_mirror *m, int j, int *first, int *end) {
-    const double *y = m->if_y + (size_t)j * (size_t)(m->n + 1),
-                 least = exp(-0.5 * PSF_CUT * PSF_CUT);
-    *first = 0;
-    while (*first <= m->n && y[*first] < least)
-        ++*first;
-    *end = *first;
-    while (*end <= m->n && y[*end] >= least)
-        ++*end;
-}
-
-static psf_strip influence_aloft(const psf *p, int j, const psf_mirror *m, double *out) {
-    const int side = m->n + 1;
-    int y0, y1;
-    rows_within(m, j, &y0, &y1);
-    const psf_strip s = {p->point_row[j], p->point_row[j + 1] - p->point_row[j],
-                         m->first + m->row_act[y0], m->row_act[y1] - m->row_act[y0],
-                         p->point_column + p->point_row[j]};
-    for (int i = 0; out != NULL && i < s.n; i++) {
-        const double *along = m->if_x[j & p->shift] + s.column[i] * side;
-        double *to = out + (size_t)i * (size_t)s.nact;
-        for (int y = y0; y < y1; y++) {
-            const double factor = m->if_y[j * side + y];
-            const double *x = along - y * side; /* of the places of this row */
-            for (int a = m->row_act[y]; a < m->row_act[y + 1]; a++)
-                *to++ = x[m->place[a]] * factor;
-        }
-    }
-    return s;
-}
-
-int psf_mirrors(const psf *p) {
-    return p->nmirror > 0 ? p->nmirror : 1;
-}
-
-psf_strip psf_influence(const psf *p, int j, int mirror, double *out) {
-    if (p->nmirror > 0)
-        return influence_aloft(p, j, &p->mirror[mirror], out);
-    const int side = p->n + 1, b0 = p->row_act[least_row(p, j)];
-    const psf_strip s = {p->point_row[j], p->point_row[j + 1] - p->point_row[j], b0,
-                         p->row_act[end_row(p, j)] - b0, p->point_column + p->point_row[j]};
-    for (int i = 0; out != NULL && i < s.n; i++) {
-        const double *along = p->if_x[j & p->shift] + p->point_column[s.first + i] * side;
-        for (int b = 0; b < s.nact; b++)
-            out[(size_t)i * (size_t)s.nact + (size_t)b] =
-                along[p->place[b0 + b] % side] * p->if_y[j * side + p->place[b0 + b] / side];
-    }
-    return s;
-}
-
 int psf_lattice_rows(const psf *p) {
     return p->lattice;
-}
-
-/* Actuators of a mirror that reach a row of points, at most, wherever it is aimed. */
-static int most_within(const psf_mirror *m) {
-    const int reach = (int)(2 * PSF_CUT * m->x0 / m->pitch) + 2;
-    int most = 0;
-    for (int y = 0; y <= m->n; y++) {
-        const int end = y + reach < m->n + 1 ? y + reach : m->n + 1;
-        most = m->row_act[end] - m->row_act[y] > most ? m->row_act[end] - m->row_act[y] : most;
-    }
-    return most;
-}
-
-size_t psf_influence_most(const psf *p) {
-    size_t most = 1;
-    int actuators = 0;
-    for (int i = 0; i < p->nmirror; i++)
-        actuators = most_within(&p->mirror[i]) > actuators ? most_within(&p->mirror[i]) : actuators;
-    for (int j = 0; j < psf_lattice_rows(p); j++) {
-        const psf_strip z = psf_influence(p, j, 0, NULL);
-        const size_t n = (size_t)z.n * (size_t)(p->nmirror > 0 ? actuators : z.nact);
-        most = n > most ? n : most;
-    }
-    return most;
 }
 
 int psf_thin_step(size_t most) {
@@ -401,13 +304,9 @@ static void command_rows(const work *k, int j) {
         for (int a = 0; a < k->na; a++)
             k->g[(size_t)i * (size_t)k->na + (size_t)a] =
                 -k->ct[(size_t)(first + i) * k->ldct + (size_t)a];
-    for (int m = 0; m < psf_mirrors(k->p); m++) {
-        const psf_strip s = psf_influence(k->p, j, m, k->influence);
-        if (s.n > 0 && s.nact > 0)
-            cblas_dgemm(CblasColMajor, CblasNoTrans, CblasNoTrans, k->na, s.n, s.nact, 1.0,
-                        k->y + (size_t)s.act * k->ldy, (int)k->ldy, k->influence, s.nact, 1.0, k->g,
-                        k->na);
-    }
+    for (int m = 0; m < psf_mirrors(k->p); m++)
+        psf_influence_product(k->p, j, m, 0, n, k->na, 1.0, k->y, k->ldy, k->g, (size_t)k->na,
+                              k->influence);
 }
 
 void psf_pair_sums(const psf *p, const double *d, double *all) {
@@ -463,7 +362,7 @@ static void spread_one(const work *k, const psf_mirror *m, const double *g, int 
 
 static void spread(const work *k, const double *g, int n) {
     for (int i = 0; i < psf_mirrors(k->p); i++) {
-        const psf_mirror m = mirror_at(k->p, i);
+        const psf_mirror m = phase_mirror_at(k->p, i);
         spread_one(k, &m, g, n, i > 0);
     }
 }
@@ -523,7 +422,7 @@ static void join_pairs(const work *k) {
 static status open_work(const psf *p, int na, work *k) {
     const size_t row = (size_t)(p->lattice), side = widest(p);
     status st;
-    TRY(ALLOC(k->influence, row * (size_t)p->ncommand, "influence functions"));
+    TRY(ALLOC(k->influence, psf_influence_room(p), "influence functions"));
     TRY(ALLOC(k->g, row * (size_t)na, "commands of a row of points"));
     TRY(ALLOC(k->grid, side * AT_ONCE * side, "commands of some points"));
     TRY(ALLOC(k->along, side * AT_ONCE * row, "phases of some points"));
@@ -533,14 +432,15 @@ done:
 }
 
 size_t psf_phase_work(const sys *s, const psf_opts *o, size_t na, int threads) {
-    size_t side = (size_t)s->dm.nssp + 1, v = (size_t)sys_commands(s);
+    size_t side = (size_t)s->dm.nssp + 1;
     for (int i = 0; i < s->fit.nmirror; i++)
         side = (size_t)s->fit.mirrors[i].nssp >= side ? (size_t)s->fit.mirrors[i].nssp + 1 : side;
     const size_t row = o->phase ? (size_t)phase_lattice(s, o) : 0;
     const size_t nsep = (2 * row + 1) * (2 * row + 1);
     const size_t spread = row > 0 ? AT_ONCE * (side * side + side * row + row * row) : 0;
+    const size_t room = (PSF_PRODUCT_ROWS + PSF_PRODUCT_POINTS) * side;
     const size_t single = psf_pairwise_count_of(s, o) * (2 * sizeof(double) + sizeof(float));
-    return (PARTS * nsep + row * row + (size_t)threads * (row * (v + na) + spread)) *
+    return (PARTS * nsep + row * row + (size_t)threads * (row * na + spread + room)) *
                sizeof(double) +
            single;
 }

@@ -33,6 +33,8 @@ status phase_init(psf *p, const sys *s);
 /* Of several mirrors: bytes, for the plan; what phase_init took. */
 size_t phase_mirror_bytes(const sys *s, const psf_opts *o);
 void phase_mirrors_free(psf *p);
+/* The i-th of psf_mirrors. */
+psf_mirror phase_mirror_at(const psf *p, int i);
 /* A mirror for a backend, without its places. */
 psf_model_mirror phase_mirror_model(const dmirror *dm);
 /* Weights of the interpolation from the lattice to the grid of rho. */

@@ -1,5 +1,6 @@
 /* The plan of a run on CPUs: grid of ranks, panels, threads, memory, and the work that times and
  * progress follow from. */
+#include "base/machine_constants.h"
 #include "job/plan.h"
 #include "job/setup.h"
 #include "params_case.h"
@@ -29,6 +30,7 @@ static void open_given(const char *override, int nrank, given *g) {
                        .device_memory = 4e9}};
     load_all("case.yaml", override, &g->par, &g->s, &g->a);
     params_psf_opts(&g->par, &g->o);
+    g->s.fit.points = g->s.fit.phase ? psf_points_of(&g->s, &g->o) : 0;
     assert_int_equal(request_init(&g->par, &g->s, &g->a, &g->o, &g->q), MOAO_OK);
 }
 
@@ -131,6 +133,33 @@ static void test_work(void **state) {
     const double one = p[1].time.total - p[0].time.total; /* reconstructor, its targets solved */
     assert_true(one > p[0].time.tor);
     expect_near(p[2].time.total, p[0].time.total + 3 * one);
+}
+
+/* Of mirrors that all targets share: phases of every direction that commands are fitted to, and
+ * what a check evaluates. */
+static void test_directions(void **state) {
+    (void)state;
+    given g;
+    plan all, one, off;
+    open_given("mode=glao", 1, &g);
+    const double directions = sys_fit_directions(&g.s), m = (double)g.s.m,
+                 t = (double)sys_fit_rows(&g.s), v = sys_commands(&g.s);
+    assert_true(directions > 1 && t > 0);
+    assert_int_equal(make_plan(&g, &all), MOAO_OK);
+    g.par.compute_verify = VERIFY_OFF;
+    assert_int_equal(make_plan(&g, &off), MOAO_OK);
+    g.s.fit.ndir = 1;
+    assert_int_equal(make_plan(&g, &one), MOAO_OK);
+    const double flop = 1 / (MACHINE_EFFICIENCY * g.m.rate),
+                 value = g.q.nlayer * MACHINE_EVALUATION;
+    expect_near(g.s.ntarget * (off.time.solve - one.time.solve),
+                off.nchunk * (directions - 1) * t * m * (2 * v * flop + value));
+    /* Cmm and phases of two profiles, one of them in all directions */
+    const double check = all.time.total - off.time.total;
+    assert_true(check > (m * m + directions * t * m) * value * (1 - 1e-9));
+    assert_true(check < (m * m + 2 * directions * t * m) * value);
+    g.s.fit.ndir = (int)directions;
+    close_given(&g);
 }
 
 /* A plan fits into the memory that there is, or there is none; W has numbers of eight bytes. */
@@ -272,13 +301,10 @@ static int write_the_case(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grid),
-        cmocka_unit_test(test_panels),
-        cmocka_unit_test(test_work),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_nodes),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_too_little_for_mixed),
+        cmocka_unit_test(test_grid),    cmocka_unit_test(test_panels),
+        cmocka_unit_test(test_work),    cmocka_unit_test(test_directions),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_threads), cmocka_unit_test(test_too_little_for_mixed),
     };
     return cmocka_run_group_tests(tests, write_the_case, leave_folder);
 }
