@@ -478,6 +478,12 @@ static double rank_rate(const machine *k, const gpu_model *g, bool device) {
     return device ? gpu_model_rate(g) : MACHINE_THREAD_RATE * k->threads;
 }
 
+/* Time of an operation of the set-up: commands are fitted to phases by the host. */
+static double setup_flop(const sys *s, const machine *k, const gpu_model *g, double nrank,
+                         double flop) {
+    return s->fit.phase ? 1 / (MACHINE_EFFICIENCY * rank_rate(k, g, false) * nrank) : flop;
+}
+
 /* Evaluations of the first check of a target (compute.verify), later ones being as rare as their
  * cost allows: Cmm and Ctm, or Cpm of all directions, of the reconstructor, then those of the
  * exposure, with so many ages of slopes and phase. */
@@ -556,10 +562,7 @@ static void estimate(const request *q, const machine *k, plan *p) {
     }
     if (sys_shares(s) && o->phase)
         p->time.exposure += uneven * pair_flops(s, o) * flop;
-    /* the mirrors' shapes are fitted by the host */
-    const double of_start =
-        s->fit.phase ? 1 / (MACHINE_EFFICIENCY * rank_rate(k, g, false) * n) : flop;
-    p->time.start = MACHINE_START + p->flops[STAGE_SETUP] * of_start;
+    p->time.start = MACHINE_START + p->flops[STAGE_SETUP] * setup_flop(s, k, g, n, flop);
     p->time.total = p->time.start + a->ntor * (p->time.tor + nt * p->time.solve) +
                     a->nexposure * (p->nchunk * p->time.common +
                                     nt * q->residuals * p->time.exposure + q->want * image) +
