@@ -90,6 +90,8 @@ static bool on_path(const char *name) {
 /* Open MPI's variables, the same as scripts/mpi-env.sh; those that are set already stay as they
  * are. */
 static void set_environment(void) {
+    /* mpirun fails without one */
+    setenv("PATH", "/usr/local/bin:/usr/bin:/bin", 0);
     if (geteuid() == 0) { /* else mpirun refuses */
         setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
         setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
@@ -216,6 +218,12 @@ status launch_run(int n, char *const *argv, const char *log, int *code, bool *as
         sigaddset(&wanted, signals[i]);
     set_environment();
     TRY(launch_check_room(n));
+    char here[PATH_MAX];
+    if (getcwd(here, sizeof here) == NULL)
+        TRY(status_fail(MOAO_INPUT,
+                        "the current folder cannot be found (%s), and mpirun starts ranks there: "
+                        "change to another",
+                        strerror(errno)));
     TRY(make_command(n, argv, &v));
     if (log != NULL)
         TRY(file_open_log(log, &out));

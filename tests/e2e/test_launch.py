@@ -63,6 +63,15 @@ class Launch(unittest.TestCase):
         code, text, _ = self.call(env={"TMPDIR": self.folder + "/nowhere"})
         self.refused(code, text, self.folder + "/nowhere", "TMPDIR")
 
+    def test_no_folder_no_path(self):
+        """A current folder that was removed; an environment without PATH."""
+        gone = os.path.join(self.folder, "gone")
+        code, text, _ = self.call(before=["sh", "-c", "mkdir %s; cd %s; rmdir %s; exec \"$@\"" % (gone, gone, gone), "sh"])
+        self.refused(code, text, "current folder", "change to another")
+        p = subprocess.run([MOAO, "run", "-n", "2", self.case, "-o", self.out, "--overwrite", "-q"], env={}, capture_output=True,
+                           text=True, timeout=patience(120), check=False)
+        self.assertEqual((p.returncode, p.stderr), (0, ""))
+
     def test_open_files(self):
         """The soft limit is raised; a hard one that is too low is told."""
         for ranks in ((), ("-n", "2")):
