@@ -53,11 +53,36 @@ const char *comm_threads_warning(void) {
     return NULL;
 }
 
+/* Of Open MPI 5, whose ranks cannot tell: whether the options of this rank's mpirun say where ranks
+ * go. Also true where these are not known, as of a rank on another node. */
+static bool mpirun_places(void) {
+    static const char *const placing[] = {"--bind-to", "--map-by", "--cpu-set", "--cpu-list",
+                                          "ing_policy"}; /* of --prtemca */
+    char path[64], line[8192];
+    snprintf(path, sizeof path, "/proc/%ld/cmdline", (long)getppid());
+    FILE *f = fopen(path, "re");
+    const size_t n = f == NULL ? 0 : fread(line, 1, sizeof line - 1, f);
+    if (f != NULL)
+        fclose(f);
+    line[n] = '\0';
+    bool found = n == 0 || strstr(line, "prted") != NULL;
+    for (const char *word = line; word < line + n; word += strlen(word) + 1)
+        for (size_t i = 0; i < sizeof placing / sizeof *placing; i++)
+            found = found || strstr(word, placing[i]) != NULL;
+    return found;
+}
+
+/* Whether mpirun bound this rank to a core without being asked to. */
+static bool bound_by_default(void) {
+    if (getenv("OMPI_MCA_orte_bound_at_launch") != NULL)
+        return getenv("OMPI_MCA_hwloc_base_binding_policy") == NULL;
+    return getenv("PRTE_LAUNCHED") != NULL &&
+           getenv("PRTE_MCA_hwloc_default_binding_policy") == NULL && !mpirun_places();
+}
+
 void comm_unbind(void) {
     cpu_set_t launcher;
-    if (getenv("OMPI_MCA_orte_bound_at_launch") != NULL &&
-        getenv("OMPI_MCA_hwloc_base_binding_policy") == NULL &&
-        sched_getaffinity(getppid(), sizeof launcher, &launcher) == 0)
+    if (bound_by_default() && sched_getaffinity(getppid(), sizeof launcher, &launcher) == 0)
         sched_setaffinity(0, sizeof launcher, &launcher);
 }
 

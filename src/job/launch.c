@@ -98,6 +98,8 @@ static void set_environment(void) {
     }
     setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 0);
     setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+    setenv("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe", 0); /* of Open MPI 5 */
+    setenv("PRTE_MCA_hwloc_default_binding_policy", "none", 0);
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     machine_wait_quietly();
     /* why they ended is said by the ranks, or by launch_run */

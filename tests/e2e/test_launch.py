@@ -168,6 +168,18 @@ class Launch(unittest.TestCase):
         self.assertEqual(self.threads(OMP_NUM_THREADS="3")[0], 3)
         self.assertEqual(self.threads(OMP_NUM_THREADS="nonsense", OPENBLAS_NUM_THREADS="3")[0], 3)
 
+    def test_unbound(self):
+        """Of two ranks Open MPI 5 binds each to one core, unasked: they use all that mpirun may use, but not where its options
+        say where ranks go."""
+        core = str(min(os.sched_getaffinity(0)))
+        parent = ["sh", "-c", "taskset -c %s \"$@\"; exit $?" % core]
+        usual = self.threads()[0]
+        self.assertEqual(self.threads(before=parent + ["sh"], PRTE_LAUNCHED="1")[0], usual)
+        self.assertEqual(self.threads(before=parent + ["sh"])[0], 1)
+        asked = ["sh", "-c", "shift; taskset -c %s \"$@\"; exit $?" % core, "sh", "--bind-to"]
+        self.assertEqual(self.threads(before=asked, PRTE_LAUNCHED="1")[0], 1)
+        self.assertEqual(self.threads(before=parent + ["sh"], PRTE_LAUNCHED="1", PRTE_MCA_hwloc_default_binding_policy="core")[0], 1)
+
     def children(self, **env):
         """Names of the processes that `moao check` has started, by looking while it lives. A process that was forked a moment
         ago still has its parent's name: the last one seen counts."""

@@ -183,10 +183,11 @@ class Fresh(unittest.TestCase):
         self.within("from Python alone to the map", [fetched] + steps, MAP)
         self.within("the demo and its picture", steps[2:], DEMO)
         text, _ = self.typed(root, [". moao-env/bin/activate; python3 -c 'import moao; print(moao.Case(\"demo\").run(ranks=2, folder=\"demo-out\").strehl(1.65).max())'",
-                                    "moao-env/bin/pip uninstall -q -y moao"])
+                                    "moao-env/bin/moao run -n 5 %s -o five" % CASE.replace("params/", ""), "moao-env/bin/pip uninstall -q -y moao"])
+        self.assertIn("5 ranks", text)  # more than cores
         self.nothing_of(root)
         made = {n for n in os.listdir(root + HOME) if not n.startswith(".")}
-        self.assertEqual(made, {"demo-out", "moao-env", os.path.basename(self.package("wheel"))})
+        self.assertEqual(made, {"demo-out", "five", "moao-env", os.path.basename(self.package("wheel"))})
 
     def test_mpich(self):
         """Without an MPI the wheel's command says in one line what to install; with PyPI's MPICH it runs on that, on two ranks."""
