@@ -70,7 +70,7 @@ void command_start(int *argc, char ***argv) {
     if (!launch_is_rank()) {
         st = launch_check_step(1, &tells);
         if (st == MOAO_OK)
-            st = launch_check_room(1);
+            st = launch_check_room(launch_is_alone() ? 0 : 1);
     }
     if (st == MOAO_OK) {
         /* a run started without mpirun must not look for ssh */
@@ -128,15 +128,19 @@ done:
     return command_fail(st);
 }
 
+/* Ranks of `moao run -n` end with 0 where the launcher knows their exit code: the mpirun of Open
+ * MPI 5 has six lines to say of every other one. */
 int command_end(comm *c, cmdline *cl, status st) {
+    int code = status_exit_code(st), told = 0;
     if (c->rank == 0) {
         command_fail(st);
-        launch_report_end(status_exit_code(st));
+        told = launch_report_end(code);
     }
+    MPI_Bcast(&told, 1, MPI_INT, 0, MPI_COMM_WORLD);
     cmdline_free(cl);
     comm_free(c);
     MPI_Finalize();
-    return status_exit_code(st);
+    return told ? 0 : code;
 }
 
 /* The GPUs that a run would use, or why there is none. */

@@ -50,19 +50,27 @@ size_t launch_memory(void) {
     return is_alone ? OF_RANKS : 0;
 }
 
-void launch_init(int *argc, char ***argv) {
-    /* Open MPI's; and of its machine hwloc looks at Linux and the processors: the drivers of
-     * devices, which it else asks too, take 0.3 s on a node with GPUs */
-    static const char *const alone[][2] = {
-        {"OMPI_MCA_ess_singleton_isolated", "1"},
-        {"OMPI_MCA_pml", "ob1"},
-        {"OMPI_MCA_btl", "self"},
-        {"HWLOC_COMPONENTS", "-pci,-linuxio,-opencl,-cuda,-nvml,-gl,-rsmi,-levelzero"}};
-    enum { OF_MPI = 3, ALONE = sizeof alone / sizeof *alone };
-    bool own[ALONE] = {false};
-    is_alone = !is_launched();
+/* Open MPI's: without them all processes that are alone share one folder of a session, which the
+ * first to end removes from under those that start. And of its machine hwloc looks at Linux and the
+ * processors: the drivers of devices, which it else asks too, take 0.3 s on a node with GPUs. */
+static const char *const alone[][2] = {
+    {"OMPI_MCA_ess_singleton_isolated", "1"},
+    {"OMPI_MCA_pml", "ob1"},
+    {"OMPI_MCA_btl", "self"},
+    {"OMPI_MCA_orte_create_session_dirs", "0"},
+    {"HWLOC_COMPONENTS", "-pci,-linuxio,-opencl,-cuda,-nvml,-gl,-rsmi,-levelzero"}};
+enum { OF_MPI = 4, ALONE = sizeof alone / sizeof *alone };
+
+bool launch_is_alone(void) {
+    bool found = !is_launched();
     for (int i = 0; i < OF_MPI; i++)
-        is_alone = is_alone && getenv(alone[i][0]) == NULL;
+        found = found && getenv(alone[i][0]) == NULL;
+    return found;
+}
+
+void launch_init(int *argc, char ***argv) {
+    bool own[ALONE] = {false};
+    is_alone = launch_is_alone();
     for (int i = 0; i < ALONE && is_alone; i++) {
         own[i] = getenv(alone[i][0]) == NULL;
         setenv(alone[i][0], alone[i][1], 0);
@@ -104,6 +112,7 @@ static void set_environment(void) {
     machine_wait_quietly();
     /* why they ended is said by the ranks, or by launch_run */
     setenv("OMPI_MCA_orte_execute_quiet", "1", 0);
+    setenv("PRTE_MCA_prte_execute_quiet", "1", 0);
     if (!on_path("ssh") && !on_path("rsh"))
         setenv("OMPI_MCA_plm_rsh_agent", "/bin/false", 0);
 }
@@ -187,12 +196,13 @@ static status attend(pid_t child, const sigset_t *wanted, launch_start *start, b
 }
 
 /* Exit code that a run of ours stands for, from how mpirun ended and what rank 0 ended with (-1: it
- * did not say). */
+ * did not say, and ranks ended with their own). */
 static int exit_code(int how, bool asked, bool ended, int said) {
     int code = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
-    if ((asked && code > 128) || (ended && code == 1)) { /* mpirun's own code after TERM */
-        if (said >= 0)
-            return said;
+    const bool of_mpirun = (asked && code > 128) || (ended && code == 1); /* after a signal to it */
+    if (said >= 0 && (of_mpirun || code == 0))
+        return said;
+    if (of_mpirun) {
         fprintf(stderr, "moao: stopped; what is finished is kept: go on with --resume\n");
         return 3;
     }

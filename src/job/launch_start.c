@@ -72,7 +72,7 @@ static status check_files(int n) {
 
 status launch_check_room(int n) {
     status st = check_files(n);
-    return st == MOAO_OK ? check_session_folder(n) : st;
+    return st == MOAO_OK && n > 0 ? check_session_folder(n) : st;
 }
 
 /* --- words from rank 0: datagrams to a socket without a file (a full disk shall not lose them) */
@@ -159,10 +159,10 @@ void launch_report_start(void) {
     unsetenv("MOAO_LAUNCHER");
 }
 
-void launch_report_end(int code) {
+bool launch_report_end(int code) {
     const unsigned char word[2] = {ENDED, (unsigned char)code};
-    if (launcher >= 0)
-        send(launcher, word, sizeof word, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return launcher >= 0 &&
+           send(launcher, word, sizeof word, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof word;
 }
 
 /* Kill the children of this process; those of a child that ends become its own, and follow. */

@@ -6,7 +6,7 @@
 #include "moao/status.h"
 #include <stdbool.h>
 
-/* Whether n ranks can be started on this node: room in the folder of Open MPI's sessions (TMPDIR),
+/* Whether n ranks can be started on this node, 0: one alone, without a session: room in the folder of Open MPI's sessions (TMPDIR),
  * open files (the soft limit is raised as far as the hard one allows). MOAO_INPUT says what to do.
  */
 status launch_check_room(int n);
@@ -35,8 +35,8 @@ status launch_start_give_up(launch_start *s, int child);
 /* Called by rank 0 alone once MPI is up: more words than a socket holds (10) wait for ever. */
 void launch_report_start(void);
 /* Called by rank 0 when all ranks are at the end of the command: from here on a signal changes
- * nothing of it, though it may still end mpirun. */
-void launch_report_end(int code);
+ * nothing of it, though it may still end mpirun. Whether the launcher will have the word. */
+bool launch_report_end(int code);
 
 /* Whether srun started several processes that do not know of each other, as it does without PMIx:
  * each would make the same run. MOAO_INPUT in each; `first`: in the first one, which tells. size:

@@ -51,17 +51,30 @@ class Launch(unittest.TestCase):
             self.assertIn(part, text)
 
     def test_session_folder_is_full(self):
-        """mpirun would wait for ever with 1 MB left for its session."""
+        """mpirun would wait for ever with 1 MB left for its session. One rank alone needs none."""
         place = os.path.join(self.folder, "session")
         os.mkdir(place)
         mount = "mount -t tmpfs -o size=1m tmpfs %s && TMPDIR=%s exec \"$@\"" % (place, place)
         before = ["unshare", "-m"] + ([] if os.geteuid() == 0 else ["-Ur"]) + ["sh", "-c", mount, "sh"]
         if subprocess.run(before + ["true"], capture_output=True, check=False).returncode == 0:
-            for ranks in ((), ("-n", "2")):
-                code, text, _ = self.call("run", *ranks, self.case, "-o", self.out, before=before)
-                self.refused(code, text, place, "1.0 MB left", "TMPDIR")
+            code, text, _ = self.call("run", "-n", "2", self.case, "-o", self.out, before=before)
+            self.refused(code, text, place, "1.0 MB left", "TMPDIR")
+            code, text, _ = self.call("run", self.case, "-o", self.out, before=before)
+            self.assertEqual(code, 0, text)
         code, text, _ = self.call(env={"TMPDIR": self.folder + "/nowhere"})
         self.refused(code, text, self.folder + "/nowhere", "TMPDIR")
+
+    def test_many_at_once(self):
+        """Processes that are alone start and end at once, without a folder that they share."""
+        place = os.path.join(self.folder, "sessions")
+        os.mkdir(place)
+        loop = 'for i in 1 2 3 4 5; do "$@" || exit 1; ls -A %s; done' % place
+        started = [subprocess.Popen(["sh", "-ec", loop, "sh", MOAO, "check", self.case], env=environment(TMPDIR=place),
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(4)]
+        for p in started:
+            text = p.communicate(timeout=patience(120))[0]
+            self.assertEqual(p.returncode, 0, text)
+            self.assertNotIn("ompi", text)
 
     def test_no_folder_no_path(self):
         """A current folder that was removed; an environment without PATH."""
