@@ -59,6 +59,7 @@ static status expose(run *r, int e, obsexposure *ex, obsseq_accuracy *how, resul
     probe *look;
     status st;
     TRY(verify_begin(&r->ver, e, b->t0, b->t0 + b->nt, &look));
+    obsseq_number(&r->seq, &r->u.a, e);
     TRY(obsseq_expose(&r->seq, p, ex, how, look, b));
     const double done = report_now();
     st = verify_end(&r->ver, &r->seq, e, how->approximate, p, p0, done - from);

@@ -282,6 +282,8 @@ status budget_open(tor *t, psf *ps, mirror_budget *mirror, budget_term *b) {
                           (void **)&b->column_hosts));
     if (t->op->product->leaves_share)
         TRY(e->be->alloc_host(e->ctx, most * (size_t)n * sizeof(double), (void **)&b->each));
+    if (e->be == &backend_cpu)
+        TRY(ALLOC(b->before, most * (size_t)n, "lags of the targets"));
     TRY(ALLOC(b->gains, most * 3 * (m / 2), "noise gains of the targets"));
     TRY(ALLOC(b->noise, 3 * (m / 2), "noise of the sensors"));
     if (count_shared(e->s) > 0)
@@ -307,6 +309,7 @@ void budget_close(tor *t, budget_term *b) {
     e->be->release_host(e->ctx, b->column_hosts);
     free(b->at);
     free(b->band);
+    free(b->before);
     free(b->full);
     free(b->gains);
     free(b->shared);
@@ -518,6 +521,10 @@ status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
     status st;
     if (b->mirror == NULL || !b->lags || b->all_at_once)
         return MOAO_OK;
+    if (b->again) {
+        memcpy(ends, b->before + k * n, (size_t)n * sizeof *ends);
+        return MOAO_OK;
+    }
     report_phase("exposure: lag");
     memset(ends, 0, (size_t)n * sizeof *ends);
     TRY(phase_at_points(t, b, op, k, false));
@@ -536,8 +543,15 @@ status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
         memset(ends, 0, (size_t)n * sizeof *ends);
         ends[0] = sum;
     }
+    if (b->before != NULL)
+        memcpy(b->before + k * n, ends, (size_t)n * sizeof *ends);
 done:
     return st;
+}
+
+void budget_scale_lags(const tor *t, budget_term *b, double s) {
+    for (int64_t i = 0; b->before != NULL && i < t->ch.nmine * b->few.n; i++)
+        b->before[i] *= s;
 }
 
 static bool by_points(const budget_term *b, const sys *s, const profile *p) {

@@ -91,6 +91,8 @@ static exposure_tables needs(const obsseq *o, const linop *op, const profile *to
                          .wants_noise = o->budget.mirror != NULL};
     if (e->collective)
         return t;
+    if (o->formed) /* no covariance is computed */
+        return t;
     if (op->product->differences)
         t.nmodel = op->product->models(tor, p, lag, t.model);
     if (!op->product->differences || (ex->mtt == NULL && !phase))
@@ -205,7 +207,7 @@ static status prepare_load(obsseq *o, linop *op, const profile *p, obsexposure *
     TRY(engine_agree_now(e, STAGE_EXPOSURE,
                          budget_prepare(&o->t, &o->budget, op, p, o->now.noise)));
     TRY(make_layers(o, op, p));
-    if (!op->product->differences || ex->mtt == NULL) /* of a residual phase it is there */
+    if (!o->formed && (!op->product->differences || ex->mtt == NULL)) /* else mtt is there */
         TRY(engine_load(e, p));
     st = common_average(o, ex);
 done:
@@ -416,12 +418,15 @@ done:
 static status expose_targets(obsseq *o, linop *op, obsexposure *ex, int k0, int k1, results *r) {
     const int pass = op->together ? k1 - k0 : 1;
     const bool shared = op->x->group != NULL; /* by the devices of the group, one by one */
-    int last = -1;                            /* whose results are to be fetched */
-    status st = op->factor->collective ? residual_pass(&o->t, &o->phase, op, k0, pass) : MOAO_OK;
+    const bool passes = !o->formed;
+    int last = -1; /* whose results are to be fetched */
+    status st = passes && op->factor->collective
+                    ? residual_pass(&o->t, &o->phase, op, k0, pass)
+                    : MOAO_OK;
     for (int k = k0; k < k1 && st == MOAO_OK; k++) {
         if (shared)
             TRY(residual_together(&o->t, &o->phase, op, k, tor_direction(&o->t, k)));
-        else if (!op->factor->collective && (k - k0) % pass == 0)
+        else if (passes && !op->factor->collective && (k - k0) % pass == 0)
             TRY(residual_pass(&o->t, &o->phase, op, k, pass));
         st = start_psf(o, op, k);
         if (st == MOAO_OK && last >= 0)
@@ -464,11 +469,94 @@ static double lag_difference(const obsseq *o, const results *r, const double *x,
     return !isfinite(gap) ? INFINITY : gap > 0 ? gap / allowed : 0;
 }
 
+/* --- exposures that are multiples of others */
+
+void obsseq_number(obsseq *o, const atmos *a, int e) {
+    int end;
+    o->in.a = a;
+    o->in.number = e;
+    atmos_exposures_of(a, atmos_tor_of(a, e), &o->in.first, &end);
+}
+
+static const profile *profile_at(const obsseq *o, int e) {
+    return atmos_profile_at(o->in.a, o->in.a->exposure_time[e]);
+}
+
+/* The number of the exposure of which the one to be computed follows, step by step: its own where
+ * it follows of none. */
+static int find_head(const obsseq *o) {
+    int e = o->in.number;
+    while (e > o->in.first && multiple_of(o->t.e.s, profile_at(o, e), profile_at(o, e - 1)) > 0)
+        e--;
+    return e;
+}
+
+/* Collective. Residuals and lags of all targets in an exposure whose results are not wanted. */
+static status expose_head(obsseq *o, linop *op, const profile *p) {
+    const int n = o->t.ch.nmine;
+    obsexposure ex = {0};
+    status st;
+    o->budget.again = false;
+    TRY(prepare(o, op, p, &ex));
+    TRY(residual_pass(&o->t, &o->phase, op, 0, n));
+    for (int k = 0; k < n && st == MOAO_OK; k++)
+        st = budget_lag(&o->t, &o->budget, op, k, phase_of(&o->phase, &o->t, k));
+    TRY(engine_agree_now(&o->t.e, STAGE_EXPOSURE, st));
+done:
+    obsexposure_free(&ex);
+    return st;
+}
+
+/* Collective. Before the targets of an exposure by an operator, whose conditions are loaded after
+ * it: residuals that follow from those of another exposure (o->formed). */
+static status form_multiple(obsseq *o, linop *op) {
+    status st = MOAO_OK;
+    o->formed = o->budget.again = false;
+    if (o->in.a == NULL || !multiple_may(&o->t, &o->phase, op) || o->t.plan->by_layers)
+        return st;
+    const int head = find_head(o), end = o->in.number;
+    const bool there = o->last_residual.any && o->last_residual.solved == o->t.solved &&
+                       o->last_residual.number >= head && o->last_residual.number < end;
+    if (head == end)
+        return st;
+    if (!there)
+        TRY(expose_head(o, op, profile_at(o, head)));
+    for (int e = there ? o->last_residual.number : head; e < end; e++) {
+        const profile *p = profile_at(o, e + 1), *before = profile_at(o, e);
+        const double s = multiple_of(o->t.e.s, p, before);
+        TRY(multiple_form(&o->t, &o->phase, op, p, before, s));
+        budget_scale_lags(&o->t, &o->budget, s);
+    }
+    o->formed = o->budget.again = true;
+done:
+    return st;
+}
+
+/* Collective. Targets of this rank with an operator that needs no W of its own for any. */
+static status expose_all_exactly(obsseq *o, linop *op, const profile *p, obsexposure *ex,
+                                 results *r) {
+    status st;
+    TRY(form_multiple(o, op));
+    o->last_residual.any = false;
+    const bool formed = o->formed;
+    TRY(prepare(o, op, p, ex));
+    o->t.has_y = formed && o->t.shared;
+    TRY(expose_targets(o, op, ex, 0, o->t.ch.nmine, r));
+    o->last_residual.any = o->in.a != NULL;
+    o->last_residual.number = o->in.number;
+    o->last_residual.solved = o->t.solved;
+done:
+    o->formed = o->budget.again = false;
+    return st;
+}
+
 /* Targets k0 .. k1 of this rank with the reference; one by one where each needs a W of its own. */
 static status expose_exactly(obsseq *o, const profile *p, obsexposure *ex, int k0, int k1,
                              results *r) {
     linop *op = o->t.op->reference != NULL ? o->t.op->reference : o->t.op;
     status st = MOAO_OK;
+    if (op->product->sharpen == NULL && op == o->t.op && k0 == 0 && k1 == o->t.ch.nmine)
+        return expose_all_exactly(o, op, p, ex, r);
     if (op->product->sharpen == NULL) {
         TRY(prepare(o, op, p, ex));
         return expose_targets(o, op, ex, k0, k1, r);
@@ -748,6 +836,7 @@ status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accura
     o->budget.still = still;
     if (st == MOAO_OK)
         st = expose_all(o, p, ex, how, b, &r);
+    o->in.a = NULL;
     o->budget.still = NULL;
     o->look = NULL;
     rep->wall[STAGE_EXPOSURE] += report_now() - from - o->psf_seconds;

@@ -7,6 +7,7 @@
 
 #include "obsseq/budget.h"
 #include "obsseq/layer_tables.h"
+#include "obsseq/multiple.h"
 #include "obsseq/phase.h"
 #include "obsseq/residual_check.h"
 #include "obsseq/tables.h"
@@ -53,6 +54,16 @@ typedef struct {
         const profile *p; /* of the exposure that is expected next; NULL: none */
         const obsexposure *ex;
     } next;
+    struct { /* Y, W Cpm' and lags of all targets that are there: */
+        bool any;    /* false: of no exposure that has a number */
+        int number;  /* of which one */
+        long solved; /* of which solve (tor) */
+    } last_residual;
+    struct { /* exposures of a reconstructor: first .. number; a NULL: not said */
+        const atmos *a;
+        int first, number;
+    } in;
+    bool formed; /* residuals of the exposure follow from those of another one */
 } obsseq;
 
 /* Collective. What makes PSFs for an executor that tor_open has opened, then tor_take. mirror:
@@ -84,6 +95,12 @@ typedef struct {       /* how an exposure of a chunk is computed, where the oper
  * on every rank. */
 status obsseq_expose(obsseq *o, const profile *p, obsexposure *ex, obsseq_accuracy *how,
                      probe *look, result_block *block);
+
+/* Local. The exposure that obsseq_expose computes next is that of number e: residuals of one whose
+ * turbulence is a multiple of that before, of the same reconstructor, may follow from these
+ * (multiple.h). They do so in the same way, bit for bit, whether that one was computed or not. a is
+ * borrowed until then. */
+void obsseq_number(obsseq *o, const atmos *a, int e);
 
 /* Local. The exposure after the one that obsseq_expose computes next: a device's host prepares its
  * tables meanwhile, with the same results. Both are borrowed until that exposure, or obsseq_close.
