@@ -38,10 +38,10 @@ typedef struct {
     double *ends;     /* pinned: of them, what is in transit to the host */
     double *each;     /* pinned [targets][few.n]: of all targets at once; NULL: never */
     bool all_at_once; /* so are those of the exposure */
-    double *before;   /* [targets][few.n] the products of each target's lag, of the exposure computed
-                         last; NULL: not kept */
-    bool again;       /* those are of this exposure */
-    void **columns;   /* on the device: columns of W Cpm' at those points */
+    double *before; /* [targets][few.n] the products of each target's lag, of the exposure computed
+                       last; NULL: not kept */
+    bool again;     /* those are of this exposure */
+    void **columns; /* on the device: columns of W Cpm' at those points */
     void **column_hosts; /* pinned: PSF_SLOTS lists of them */
     double *gains;       /* [targets][m/2][3]: W_x'G W_x, W_y'G W_y, 2 W_x'G W_y of a subaperture */
     double *shared;      /* [targets][pairs of copies][slopes/2][3]: twice the same of a sensor and

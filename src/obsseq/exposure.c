@@ -89,9 +89,7 @@ static exposure_tables needs(const obsseq *o, const linop *op, const profile *to
                          .wants_mtt = phase && ex->mtt == NULL,
                          .wants_fit = ex->fit == NULL,
                          .wants_noise = o->budget.mirror != NULL};
-    if (e->collective)
-        return t;
-    if (o->formed) /* no covariance is computed */
+    if (e->collective || o->formed) /* formed: no covariance is computed */
         return t;
     if (op->product->differences)
         t.nmodel = op->product->models(tor, p, lag, t.model);
@@ -420,9 +418,8 @@ static status expose_targets(obsseq *o, linop *op, obsexposure *ex, int k0, int 
     const bool shared = op->x->group != NULL; /* by the devices of the group, one by one */
     const bool passes = !o->formed;
     int last = -1; /* whose results are to be fetched */
-    status st = passes && op->factor->collective
-                    ? residual_pass(&o->t, &o->phase, op, k0, pass)
-                    : MOAO_OK;
+    status st =
+        passes && op->factor->collective ? residual_pass(&o->t, &o->phase, op, k0, pass) : MOAO_OK;
     for (int k = k0; k < k1 && st == MOAO_OK; k++) {
         if (shared)
             TRY(residual_together(&o->t, &o->phase, op, k, tor_direction(&o->t, k)));

@@ -54,7 +54,7 @@ typedef struct {
         const profile *p; /* of the exposure that is expected next; NULL: none */
         const obsexposure *ex;
     } next;
-    struct { /* Y, W Cpm' and lags of all targets that are there: */
+    struct {         /* Y, W Cpm' and lags of all targets that are there: */
         bool any;    /* false: of no exposure that has a number */
         int number;  /* of which one */
         long solved; /* of which solve (tor) */
