@@ -11,7 +11,7 @@ import unittest
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moao_test import QUICK_CASE, Run, maps, write_case  # noqa: E402
+from moao_test import QUICK_CASE, Run, maps, parts, write_case  # noqa: E402
 
 # Exposures 1 to 3 have the same layers and wind, 4 another wind, 5 that of 4. WIND is all of what makes them differ.
 LAYERS = "layers: {altitude: [0, 4000, 10000], fraction: [0.6, 0.3, 0.1], wind_speed: [%s, 12, 25], wind_direction: [0, 30, 80]}"
@@ -56,7 +56,7 @@ class Multiples(unittest.TestCase):
         """Maps, and operations of exposures."""
         out = os.path.join(cls.folder, name)
         run = Run(case, "compute.backend=cpu", "compute.verify=full", *words, "-o", out, ranks=ranks, env=env, cwd=cls.folder)
-        if (run.wait(120) != 0) != (expect != 0):
+        if run.wait(120) != expect:
             raise AssertionError(run.text)
         if expect != 0:
             return None
@@ -99,6 +99,7 @@ class Multiples(unittest.TestCase):
             name = "part-%d" % fail
             self.run_it(self.same, name, "compute.targets_per_chunk=8", env={"MOAO_FAULT": "psf:0:fail:%d" % (8 * fail + 3)},
                         expect=1)
+            self.assertEqual(len(parts(os.path.join(self.folder, name))), fail)
             again, _ = self.run_it(self.same, name, "compute.targets_per_chunk=8", "--resume")
             for column, v in self.whole.items():
                 if "PARAMETERS" not in column:  # the folder's name
