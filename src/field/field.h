@@ -60,7 +60,7 @@ typedef struct {
 typedef struct { /* a cell that was refined: its lower corner and its side in steps */
     double u, v, side;
     bool halved;  /* false: it has a node in its middle only */
-    double error; /* of the comparison that asked for it, 0: none */
+    double error; /* in tolerances, of the comparison that asked for it, 0: none */
 } field_cell;
 
 typedef struct {                 /* of the reconstructor that is compared, by stratum */
@@ -157,8 +157,9 @@ void field_errors(field *f, const double *power, const field_check *check, int n
  * others, and much less off in these, nodes about it are computed in every exposure; where many
  * are, or no node is left there, none follows from this reconstructor on. Else refines the field
  * where one is over the tolerance, and a stratum where that is expected of too many targets: a node
- * in the middle of a cell, later in those of its sides. More targets are compared then, or those of
- * the largest expected errors if these are over the tolerance. Targets are computed instead where
+ * in the middle of a cell, later in those of its sides, both where the error is large. Targets of
+ * the stratum that held become nodes, and more are compared then, or those of the largest expected
+ * errors if these are over the tolerance. Targets are computed instead where
  * nodes have not lowered an error, and all of them where more nodes would save nothing (f->whole).
  * *added: changes, 0: the map holds. MOAO_MEMORY. */
 status field_refine(field *f, int tor, double tolerance, const field_check *check, int n,

@@ -25,7 +25,10 @@
 #define ENOUGH 8       /* comparisons of a stratum that say how large its errors are */
 #define LOWERED 0.7    /* of the error in a cell before it was refined: the nodes have helped */
 #define MIDDLE 0.3     /* of a cell's side: a node there is in its middle */
+#define LEVELS 2       /* by which a cell is refined at once, at most */
 #define WORTH 0.75     /* of the targets' number: more nodes save too little */
+/* Errors go as step^LEVEL_POWER where cells are refined: of a map, 1.5 about stars, 2.8 at edges */
+#define LEVEL_POWER 2.4
 /* field_step: error 1e-3 at LENGTH (D / 8 m)^GROWTH over the layers' altitude */
 #define STEP_LENGTH 0.28
 #define STEP_GROWTH 0.59
@@ -472,11 +475,10 @@ static void mark_coarse(field *f, const field_cell *c, int t, int from) {
         f->node[k].fine = false;
 }
 
-/* Refines the smallest cell about a target: a node in its middle, then in those of its sides, which
- * divides it by two; or its targets where they are no more, or where the error is as large as
- * before. error: of a comparison there, after which another target of the cell is compared, 0:
- * none. */
-static status refine(field *f, int tor, int t, double error, int *added) {
+/* Refines the smallest cell about a target by a level: a node in its middle, then in those of its
+ * sides, which divides it by two; or its targets where they are no more, or where `error` is as
+ * large as before the last failure. keep: error that the cell is remembered with. */
+static status refine_level(field *f, int tor, int t, double error, double keep, int *added) {
     static const double middle[4][2] = {{0.5, 0}, {0.5, 1}, {0, 0.5}, {1, 0.5}};
     double u, v, at[2];
     int parent;
@@ -486,7 +488,7 @@ static status refine(field *f, int tor, int t, double error, int *added) {
     const int before = f->nnode;
     c.halved = c.halved || f->line; /* the middle of a row's cell is that of its side */
     const int n = f->line || !c.halved ? 1 : 4, left = count_in(f, &c);
-    c.error = error;
+    c.error = keep;
     const status st = remember(f, c);
     if (st != MOAO_OK)
         return st;
@@ -502,7 +504,27 @@ static status refine(field *f, int tor, int t, double error, int *added) {
     }
     if (f->follow != NULL)
         mark_coarse(f, &c, t, before);
-    const int check = error > 0 ? draw(f, -1, &c) : -1;
+    return MOAO_OK;
+}
+
+/* Levels that an error over the tolerance by a factor asks for: each divides the step by sqrt(2),
+ * on a line by 2. */
+static int levels_of(const field *f, double factor) {
+    const double n = (f->line ? 1 : 2) * log2(factor) / LEVEL_POWER;
+    return n > LEVELS - 1 ? LEVELS : n > 1 ? (int)ceil(n) : 1;
+}
+
+/* Refines the smallest cell about a target. compared: its error was measured, in units of the
+ * tolerance, and asks for so many levels, then another target of the cell is compared; else it is
+ * expected only, and one level has to do, as it would be that of a whole stratum. */
+static status refine(field *f, int tor, int t, double error, bool compared, int *added) {
+    const int levels = compared ? levels_of(f, error) : 1, before = f->ncell;
+    status st = MOAO_OK;
+    for (int i = 0; i < levels && st == MOAO_OK; i++)
+        st = refine_level(f, tor, t, compared && i == 0 ? error : 0, compared ? error : 0, added);
+    if (st != MOAO_OK || !compared)
+        return st;
+    const int check = draw(f, -1, &f->cell[before]);
     if (check >= 0 && add_node(f, f->want[check], NODE_CHECK, tor, check)) {
         f->node[f->node_of[check]].picked = true;
         ++*added;
@@ -510,18 +532,20 @@ static status refine(field *f, int tor, int t, double error, int *added) {
     return MOAO_OK;
 }
 
-/* Every cell with a target of the stratum that is no node and whose expected error is over `most`,
- * unless it was refined since there were `before` of them. */
-static status refine_many(field *f, int tor, int stratum, double most, int before, int *added) {
+/* Every cell with a target of the stratum that is no node, all: or whose expected error is over the
+ * tolerance only, unless it was refined since there were `before` of them. */
+static status refine_many(field *f, int tor, int stratum, double tolerance, bool all, int before,
+                          int *added) {
     status st = MOAO_OK;
     for (int t = 0; t < f->nwant && st == MOAO_OK; t++) {
         bool fresh = false;
-        if (f->node_of[t] >= 0 || (int)f->stratum[t] != stratum || f->error[t] < most)
+        if (f->node_of[t] >= 0 || (int)f->stratum[t] != stratum ||
+            (!all && f->error[t] < tolerance))
             continue;
         for (int i = before; i < f->ncell && !fresh; i++)
             fresh = in_cell(f, t, &f->cell[i]);
         if (!fresh)
-            st = refine(f, tor, t, 0, added);
+            st = refine(f, tor, t, f->error[t] / tolerance, false, added);
     }
     return st;
 }
@@ -591,16 +615,29 @@ static int count_over(const field *f, int stratum, double tolerance, bool *frequ
     return over;
 }
 
+/* After failures the targets of a stratum that held say nothing of the rest any more: of the first
+ * n nodes they become nodes that are interpolated from, as they are computed. Returns how many. */
+static int use_checks(field *f, int stratum, int n) {
+    int used = 0;
+    for (int i = 0; i < f->nnode; i++) {
+        field_node *p = &f->node[i];
+        if (p->kind != NODE_CHECK || (int)f->stratum[p->target] != stratum)
+            continue;
+        p->picked = true;
+        if (i < n) {
+            p->kind = NODE_REFINED;
+            used++;
+        }
+    }
+    return used;
+}
+
 /* More targets of a stratum to compare with: at random after failures, twice as many each time, or
- * the worst where errors over the tolerance are expected and these were not compared. Those that
- * held when others failed say nothing of the rest any more. */
+ * the worst where errors over the tolerance are expected and these were not compared. */
 static int compare_more(field *f, int tor, int stratum, bool failed, int over) {
     field_rounds *r = &f->rounds;
     int count;
     if (failed) {
-        for (int i = 0; i < f->nnode; i++)
-            if (f->node[i].kind == NODE_CHECK && (int)f->stratum[f->node[i].target] == stratum)
-                f->node[i].picked = true;
         count = draw_more(f, tor, stratum,
                           r->drawn[stratum] > MORE_CHECKS ? r->drawn[stratum] : MORE_CHECKS);
         r->drawn[stratum] += count;
@@ -685,7 +722,7 @@ status field_refine(field *f, int tor, double tolerance, const field_check *chec
             continue;
         p->kind = NODE_REFINED;
         ++*added;
-        st = refine(f, tor, p->target, check[i].error, added);
+        st = refine(f, tor, p->target, check[i].error / tolerance, true, added);
     }
     for (int s = 0; s < FIELD_STRATA && st == MOAO_OK; s++) {
         bool frequent;
@@ -693,7 +730,9 @@ status field_refine(field *f, int tor, double tolerance, const field_check *chec
         const bool many = failed[s] > 1 && MANY * failed[s] > drawn[s],
                    wide = many || (frequent && (of[s] >= ENOUGH || missed[s] > 0));
         if (wide)
-            st = refine_many(f, tor, s, many ? 0 : tolerance, cells, added);
+            st = refine_many(f, tor, s, tolerance, many, cells, added);
+        if (missed[s] > 0 || wide)
+            *added += use_checks(f, s, before);
         if (!any || missed[s] > 0 || wide)
             *added += compare_more(f, tor, s, missed[s] > 0 || wide, over);
         else if (drawn[s] < MORE_CHECKS) /* the few of the others say too little then */

@@ -224,6 +224,52 @@ static void test_expected(void **state) {
     free(s.targets);
 }
 
+/* Refines where one of the compared targets is over the tolerance by a factor and the others hold;
+ * returns the nodes that are added, but for targets. */
+static int refine_one(field *f, field_stratum stratum, double factor, int *held) {
+    field_check check[64] = {{0}};
+    int n = 0, failed = -1, added, count = 0;
+    const int before = f->nnode;
+    *held = 0;
+    for (int i = 0; i < before; i++) {
+        if (f->node[i].kind != NODE_CHECK)
+            continue;
+        const bool mine = f->stratum[f->node[i].target] == stratum, fails = mine && failed < 0;
+        assert_true(n < 64);
+        check[n++] = (field_check){i, fails ? factor * 1e-3 : 1e-4, 1, 0};
+        failed = fails ? i : failed;
+        *held += mine && !fails;
+    }
+    assert_int_equal(field_refine(f, 0, 1e-3, check, n, &added), MOAO_OK);
+    for (int i = 0; i < before; i++) /* those that held are interpolated from, in that stratum */
+        if (f->node[i].target >= 0 && f->stratum[f->node[i].target] == stratum)
+            assert_true(f->node[i].kind != NODE_CHECK);
+    for (int i = before; i < f->nnode; i++)
+        count += f->node[i].kind == NODE_REFINED;
+    return count;
+}
+
+/* The larger the error, the more nodes a cell gets at once. Targets that held beside one that
+ * failed are interpolated from, and new ones are compared. */
+static void test_size_of_error(void **state) {
+    (void)state;
+    sys s = square(49, 49, 100, 0);
+    field f;
+    int held, checks;
+    make(&s, 10, &f);
+    assert_int_equal(refine_one(&f, STRATUM_CENTRE, 1.5, &held), 1); /* in the middle */
+    assert_true(held > 0);
+    checks = 0;
+    for (int i = 0; i < f.nnode; i++)
+        checks += f.node[i].kind == NODE_CHECK && f.stratum[f.node[i].target] == STRATUM_CENTRE;
+    assert_in_range(checks, 24, 25);
+    field_free(&f);
+    make(&s, 10, &f);
+    assert_int_equal(refine_one(&f, STRATUM_CENTRE, 6, &held), 5); /* in those of the sides, too */
+    field_free(&f);
+    free(s.targets);
+}
+
 static double noise(double x, double y) {
     return fmod(fabs(sin(12.9898 * x + 78.233 * y) * 43758.5453), 1.0);
 }
@@ -358,7 +404,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_interpolation), cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_refine),        cmocka_unit_test(test_expected),
-        cmocka_unit_test(test_rough),         cmocka_unit_test(test_follow),
-        cmocka_unit_test(test_follow_fails)};
+        cmocka_unit_test(test_size_of_error), cmocka_unit_test(test_rough),
+        cmocka_unit_test(test_follow),        cmocka_unit_test(test_follow_fails)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
