@@ -4,6 +4,8 @@ What was computed once is kept, in this process and in a folder of the user ($XD
 follows from every parameter and from the program; what follows from a changed file is computed anew.
 """
 import collections
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -97,6 +99,21 @@ def psf(x: Union[float, Sequence[float]], y: Union[float, Sequence[float]], wave
     return _kept[key].psfs[0] if one else list(_kept[key].psfs)
 
 
+@contextlib.contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Of all processes that want the run in a folder, one at a time is here: the others wait and find it finished."""
+    os.makedirs(folder, exist_ok=True)
+    at = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # where folders have no locks the program refuses one that is in use
+            fcntl.flock(at, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(at)
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)  # nothing came of it
+
+
 def _run(case: Case, ranks: Optional[int], gpu: Union[str, bool], folder: str) -> Run:
     """The run of that case in its own folder below this one: the finished one that is there already, unless a file that its parameters
     name has changed since it began."""
@@ -105,11 +122,22 @@ def _run(case: Case, ranks: Optional[int], gpu: Union[str, bool], folder: str) -
         ranks = case.check().ranks or 1  # brings case.text along
     name = hashlib.sha1("\n".join([case.text, str(gpu), program, str(_stamp(program))]).encode()).hexdigest()[:20]
     there = os.path.join(folder, name)
+    if not _is_finished(there, case):
+        with _alone(there):
+            if not _is_finished(there, case):
+                return case.run(ranks=ranks, gpu=gpu, folder=there, overwrite=_is_changed(there, case), progress=None)
+    return Run(there)
+
+
+def _is_changed(there: str, case: Case) -> bool:
+    """Whether a file that the parameters name has changed since the run began."""
     begun = _stamp(os.path.join(there, "effective.yaml"))
-    changed = begun is not None and any(v is None or v[0] >= begun[0] for v in _stamps(_files(case.parameters)).values())
-    if begun is not None and not changed and all(os.path.exists(os.path.join(there, n)) for n in RESULTS):
-        return Run(there)
-    return case.run(ranks=ranks, gpu=gpu, folder=there, overwrite=changed, progress=None)
+    return begun is not None and any(v is None or v[0] >= begun[0] for v in _stamps(_files(case.parameters)).values())
+
+
+def _is_finished(there: str, case: Case) -> bool:
+    """Whether the run is there as a whole, of files as they are."""
+    return all(os.path.exists(os.path.join(there, n)) for n in ("effective.yaml",) + RESULTS) and not _is_changed(there, case)
 
 
 def _reduced(case: Case, what: Union[bool, str], profile: int) -> Tuple[Case, str]:

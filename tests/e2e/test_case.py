@@ -280,6 +280,18 @@ class Case(unittest.TestCase):
         source._kept.clear()
         self.assertEqual(moao.psf(0, 0, 2.2, case=self.file, settings=settings, cache=self.path("changed")).fwhm, found[1].fwhm)
 
+    def test_psf_at_once(self):
+        """Processes that want the same image at once have it from one run."""
+        settings = dict({k: v for k, v in SMALL.items() if not k.startswith("targets")}, **{"schedule.exposure_interval": "30 min"})
+        script = "import sys, moao; print(moao.psf(2, 1, 2.2, case=sys.argv[1], settings=%r, cache=sys.argv[2]).strehl)" % settings
+        started = [subprocess.Popen([sys.executable, "-c", script, self.file, self.path("at-once")], stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE, text=True, env=dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python")))
+                   for _ in range(4)]
+        ends = [p.communicate() + (p.returncode,) for p in started]
+        self.assertEqual([(e[1], e[2]) for e in ends], [("", 0)] * 4)
+        self.assertEqual(len({e[0] for e in ends}), 1)
+        self.assertEqual(len(os.listdir(self.path("at-once"))), 1)
+
     def test_sweep(self):
         """A table with a row for each value; once more it is not computed anew; one that fails is named."""
         events = []
