@@ -72,6 +72,13 @@ int psf_mirrors(const psf *p) {
     return p->nmirror > 0 ? p->nmirror : 1;
 }
 
+size_t phase_side(const psf *p) {
+    int most = 0;
+    for (int i = 0; i < psf_mirrors(p); i++)
+        most = phase_mirror_at(p, i).n > most ? phase_mirror_at(p, i).n : most;
+    return (size_t)most + 1;
+}
+
 psf_strip psf_influence(const psf *p, int j, int mirror, double *out) {
     if (p->nmirror > 0)
         return influence_aloft(p, j, mirror, out);
@@ -117,15 +124,8 @@ size_t psf_influence_most(const psf *p) {
 #define ROWS PSF_PRODUCT_ROWS
 #define GROUP PSF_PRODUCT_POINTS
 
-static int widest(const psf *p) {
-    int most = 0;
-    for (int i = 0; i < psf_mirrors(p); i++)
-        most = phase_mirror_at(p, i).n > most ? phase_mirror_at(p, i).n : most;
-    return most + 1;
-}
-
 size_t psf_influence_room(const psf *p) {
-    return (size_t)(ROWS + GROUP) * (size_t)widest(p);
+    return (size_t)(ROWS + GROUP) * phase_side(p);
 }
 
 /* t (ROWS x columns of actuators) = rows of a (leading dimension lda) times scale and the factors

@@ -222,14 +222,6 @@ void psf_aim(psf *p, const double dir[2]) {
     }
 }
 
-/* Actuators along a side of the largest. */
-static size_t widest(const psf *p) {
-    int most = 0;
-    for (int i = 0; i < psf_mirrors(p); i++)
-        most = phase_mirror_at(p, i).n > most ? phase_mirror_at(p, i).n : most;
-    return (size_t)most + 1;
-}
-
 static void count_pairs(psf *p) {
     const int rows = p->lattice;
     for (int j = 0; j < rows; j++)
@@ -420,7 +412,7 @@ static void join_pairs(const work *k) {
 }
 
 static status open_work(const psf *p, int na, work *k) {
-    const size_t row = (size_t)(p->lattice), side = widest(p);
+    const size_t row = (size_t)(p->lattice), side = phase_side(p);
     status st;
     TRY(ALLOC(k->influence, psf_influence_room(p), "influence functions"));
     TRY(ALLOC(k->g, row * (size_t)na, "commands of a row of points"));

@@ -1,7 +1,6 @@
 /* The residual phase on the pupil; private to the files of this folder. Separations (dj rows, di
  * columns) of the lattice of psf_phase.c are stored at (dj + s) nsep + di + s, s = lattice, nsep =
- * 2 s
- * + 1, the rows dj lying dj h apart; in odd rows of a shifted lattice the place is that of
+ * 2 s + 1, the rows dj lying dj h apart; in odd rows of a shifted lattice the place is that of
  * di + 1/2. */
 #ifndef MOAO_PSF_PHASE_H
 #define MOAO_PSF_PHASE_H
@@ -35,6 +34,8 @@ size_t phase_mirror_bytes(const sys *s, const psf_opts *o);
 void phase_mirrors_free(psf *p);
 /* The i-th of psf_mirrors. */
 psf_mirror phase_mirror_at(const psf *p, int i);
+/* Actuators along a side of the largest. */
+size_t phase_side(const psf *p);
 /* A mirror for a backend, without its places. */
 psf_model_mirror phase_mirror_model(const dmirror *dm);
 /* Weights of the interpolation from the lattice to the grid of rho. */
