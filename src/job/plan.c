@@ -6,6 +6,7 @@
 #include "factor/tlr_group.h"
 #include "obsseq/budget.h"
 #include "obsseq/fit.h"
+#include "obsseq/multiple.h"
 #include "obsseq/tables.h"
 
 #include "matcov/matcov.h"
@@ -414,6 +415,21 @@ static projection projection_of(const plan *p, const sys *s) {
                         .end = raw ? 4 * v * v * v : 0};
 }
 
+/* Of all exposures the share whose residual follows from that of the one before
+ * (obsseq/multiple.h). */
+static double multiples(const request *q, const plan *p) {
+    const atmos *a = q->a;
+    int n = 0;
+    if (p->devices || !q->o->phase || p->by_layers || !p->pair->product->exact)
+        return 0;
+    for (int e = 1; e < a->nexposure; e++)
+        if (atmos_tor_of(a, e) == atmos_tor_of(a, e - 1) &&
+            multiple_of(q->s, atmos_profile_at(a, a->exposure_time[e]),
+                        atmos_profile_at(a, a->exposure_time[e - 1])) > 0)
+            n++;
+    return (double)n / a->nexposure;
+}
+
 static void count_work(const request *q, plan *p) {
     const sys *s = q->s;
     const atmos *a = q->a;
@@ -433,7 +449,7 @@ static void count_work(const request *q, plan *p) {
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
     const double nw = sys_shares(s) ? p->nchunk : nt; /* W, and Y of an exposure */
     const double nd = p->by_layers ? p->nchunk : nt;  /* targets with covariances of their own */
-    const double part = q->residuals;
+    const double follow = multiples(q, p), part = q->residuals * (1 - follow);
     p->flops[STAGE_SOLVE] = ntor * nw *
                             (2 * v * m * m * (1 + p->pair->factor->residuals) +
                              2 * v * of.solve * sys_fit_directions(s) * m);
@@ -441,6 +457,7 @@ static void count_work(const request *q, plan *p) {
                                    (nw * (v * m * m + 2 * v * v * m + of.end) +
                                     nd * 2 * v * (o->phase ? points : of.exposure) * m) +
                                (o->phase ? 0 : ne * (2 * v * t * of.truth + 2 * v * v * t));
+    p->flops[STAGE_EXPOSURE] += q->residuals * follow * ne * nw * 2 * v * v * m; /* noise */
     if (p->by_layers)
         p->flops[STAGE_EXPOSURE] += ne * p->nchunk * plan_layers_flops(q);
     if (o->budget)
@@ -496,6 +513,16 @@ static double check_values(const request *q, double slopes, double ages) {
            (q->o->phase ? (double)q->points : t) * m * ages;
 }
 
+/* The images of a target on one rank, with a GPU or without. */
+static double image_time(const request *q, const gpu_model *g) {
+    psf_sizes z = {.grid = 2};
+    if (psf_sizes_of(q->s, q->o, &z) != MOAO_OK)
+        status_clear();
+    const double grid = z.grid;
+    return q->o->nlambda * grid * grid * log2(grid) * MACHINE_TRANSFORM /
+           (g != NULL ? 10 * g->bandwidth / gpu_model_reference()->bandwidth : 1);
+}
+
 /* tests/e2e/test_figures.py compares the times of the full scale with those of docs/figures.json.
  */
 static void estimate(const request *q, const machine *k, plan *p) {
@@ -508,11 +535,7 @@ static void estimate(const request *q, const machine *k, plan *p) {
     const double threads = device ? gpu_model_threads(g) : k->threads;
     const int ngroup = p->nrank / p->group_size;
     const double nt = s->ntarget;
-    psf_sizes z = {.grid = 2};
     double slopes, ages;
-    if (psf_sizes_of(s, o, &z) != MOAO_OK)
-        status_clear();
-    const double grid = z.grid;
     plan_count_ages(s, a, &slopes, &ages);
     const double flop = 1 / (MACHINE_EFFICIENCY * rank_rate(k, g, device) * n),
                  once_value = MACHINE_EVALUATION / (n * threads), value = q->nlayer * once_value;
@@ -545,8 +568,7 @@ static void estimate(const request *q, const machine *k, plan *p) {
     const double rows = o->phase ? points : of.exposure, looked = o->phase ? points : t;
     const double common = o->phase ? 0 : 2 * v * t * of.truth + 2 * v * v * t;
     p->time.common = 0.5 * m * m * slopes * once_value + common * flop / p->nchunk;
-    const double image = o->nlambda * grid * grid * log2(grid) * MACHINE_TRANSFORM /
-                         (device ? 10 * n * g->bandwidth / gpu_model_reference()->bandwidth : n);
+    const double image = image_time(q, device ? g : NULL) / n;
     const double once = (v * m * m + 2 * v * v * m) * product; /* Y */
     if (sys_shares(s)) {
         p->time.common += once;
@@ -560,6 +582,10 @@ static void estimate(const request *q, const machine *k, plan *p) {
     } else {
         p->time.exposure += uneven * seen;
     }
+    const double follow = multiples(q, p); /* their noise is computed, and images */
+    p->time.common *= 1 - follow;
+    p->time.exposure = (1 - follow) * (p->time.exposure - uneven * image) +
+                       uneven * (image + follow * 2 * v * v * m * product);
     if (sys_shares(s) && o->phase)
         p->time.exposure += uneven * pair_flops(s, o) * flop;
     p->time.start = MACHINE_START + p->flops[STAGE_SETUP] * setup_flop(s, k, g, n, flop);
