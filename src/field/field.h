@@ -159,9 +159,9 @@ void field_errors(field *f, const double *power, const field_check *check, int n
  * where one is over the tolerance, and a stratum where that is expected of too many targets: a node
  * in the middle of a cell, later in those of its sides, both where the error is large. Targets of
  * the stratum that held become nodes, and more are compared then, or those of the largest expected
- * errors if these are over the tolerance. Targets are computed instead where
- * nodes have not lowered an error, and all of them where more nodes would save nothing (f->whole).
- * *added: changes, 0: the map holds. MOAO_MEMORY. */
+ * errors if these are over the tolerance. Targets are computed instead where nodes have not lowered
+ * an error, and all of them where more nodes would save nothing (f->whole). *added: changes, 0: the
+ * map holds. MOAO_MEMORY. */
 status field_refine(field *f, int tor, double tolerance, const field_check *check, int n,
                     int *added);
 /* Where all targets are computed: nodes that are none, but for one, leave after reconstructor

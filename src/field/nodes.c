@@ -514,15 +514,15 @@ static int levels_of(const field *f, double factor) {
     return n > LEVELS - 1 ? LEVELS : n > 1 ? (int)ceil(n) : 1;
 }
 
-/* Refines the smallest cell about a target. compared: its error was measured, in units of the
- * tolerance, and asks for so many levels, then another target of the cell is compared; else it is
- * expected only, and one level has to do, as it would be that of a whole stratum. */
-static status refine(field *f, int tor, int t, double error, bool compared, int *added) {
-    const int levels = compared ? levels_of(f, error) : 1, before = f->ncell;
+/* Refines the smallest cell about a target. error: of a comparison there, in units of the
+ * tolerance, which asks for so many levels, then another target of the cell is compared; 0: none,
+ * and one level has to do, as errors that are only expected would ask for those of a stratum. */
+static status refine(field *f, int tor, int t, double error, int *added) {
+    const int levels = error != 0 ? levels_of(f, error) : 1, before = f->ncell;
     status st = MOAO_OK;
     for (int i = 0; i < levels && st == MOAO_OK; i++)
-        st = refine_level(f, tor, t, compared && i == 0 ? error : 0, compared ? error : 0, added);
-    if (st != MOAO_OK || !compared)
+        st = refine_level(f, tor, t, i == 0 ? error : 0, error, added);
+    if (st != MOAO_OK || error == 0)
         return st;
     const int check = draw(f, -1, &f->cell[before]);
     if (check >= 0 && add_node(f, f->want[check], NODE_CHECK, tor, check)) {
@@ -532,20 +532,18 @@ static status refine(field *f, int tor, int t, double error, bool compared, int 
     return MOAO_OK;
 }
 
-/* Every cell with a target of the stratum that is no node, all: or whose expected error is over the
- * tolerance only, unless it was refined since there were `before` of them. */
-static status refine_many(field *f, int tor, int stratum, double tolerance, bool all, int before,
-                          int *added) {
+/* Every cell with a target of the stratum that is no node and whose expected error is over `most`,
+ * unless it was refined since there were `before` of them. */
+static status refine_many(field *f, int tor, int stratum, double most, int before, int *added) {
     status st = MOAO_OK;
     for (int t = 0; t < f->nwant && st == MOAO_OK; t++) {
         bool fresh = false;
-        if (f->node_of[t] >= 0 || (int)f->stratum[t] != stratum ||
-            (!all && f->error[t] < tolerance))
+        if (f->node_of[t] >= 0 || (int)f->stratum[t] != stratum || f->error[t] < most)
             continue;
         for (int i = before; i < f->ncell && !fresh; i++)
             fresh = in_cell(f, t, &f->cell[i]);
         if (!fresh)
-            st = refine(f, tor, t, f->error[t] / tolerance, false, added);
+            st = refine(f, tor, t, 0, added);
     }
     return st;
 }
@@ -722,7 +720,7 @@ status field_refine(field *f, int tor, double tolerance, const field_check *chec
             continue;
         p->kind = NODE_REFINED;
         ++*added;
-        st = refine(f, tor, p->target, check[i].error / tolerance, true, added);
+        st = refine(f, tor, p->target, check[i].error / tolerance, added);
     }
     for (int s = 0; s < FIELD_STRATA && st == MOAO_OK; s++) {
         bool frequent;
@@ -730,7 +728,7 @@ status field_refine(field *f, int tor, double tolerance, const field_check *chec
         const bool many = failed[s] > 1 && MANY * failed[s] > drawn[s],
                    wide = many || (frequent && (of[s] >= ENOUGH || missed[s] > 0));
         if (wide)
-            st = refine_many(f, tor, s, tolerance, many, cells, added);
+            st = refine_many(f, tor, s, many ? 0 : tolerance, cells, added);
         if (missed[s] > 0 || wide)
             *added += use_checks(f, s, before);
         if (!any || missed[s] > 0 || wide)
