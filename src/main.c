@@ -1,6 +1,7 @@
 /* moao: multi-object adaptive optics for extremely large telescopes, simulated from covariances.
  * `moao run` is the data flow: setup -> matcov -> tor -> obsseq -> psf -> maps (job/run.c). */
 #include "backend/families.h"
+#include "base/launcher.h"
 #include "base/machine.h"
 #include "base/memory_limits.h"
 #include "base/plain.h"
@@ -63,32 +64,36 @@ bool command_wants_help(int argc, char **argv, const char *text) {
     return false;
 }
 
-void command_start(int *argc, char ***argv) {
+/* MPI, and whether its ranks are those that the user means. *tells: this one says what is wrong. */
+static status start_mpi(int *argc, char ***argv, bool *tells) {
     int size, rank;
-    bool tells = true;
     status st = MOAO_OK;
     if (!launch_is_rank()) {
-        st = launch_check_step(1, &tells);
-        if (st == MOAO_OK)
-            st = launch_check_room(launch_is_alone() ? 0 : 1);
+        TRY(launch_check_step(1, tells));
+        TRY(launch_check_room(launch_is_alone() ? 0 : 1));
     }
-    if (st == MOAO_OK) {
-        /* a run started without mpirun must not look for ssh */
-        setenv("OMPI_MCA_plm_rsh_agent", "/bin/false", 0);
-        comm_unbind();
-        report_phase("start: MPI");
-        launch_init(argc, argv);
-        report_phase("start: ranks");
-        MPI_Comm_size(MPI_COMM_WORLD, &size);
-        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-        st = launch_check_step(size, &tells);
-        if (st == MOAO_OK) {
-            if (rank == 0)
-                launch_report_start();
-            return;
-        }
+    /* a run started without mpirun must not look for ssh */
+    setenv("OMPI_MCA_plm_rsh_agent", "/bin/false", 0);
+    comm_unbind();
+    report_phase("start: MPI");
+    TRY(launch_init(argc, argv));
+    report_phase("start: ranks");
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    st = launch_check_step(size, tells);
+    if (st == MOAO_OK)
+        launcher_report_start(rank);
+    if (st != MOAO_OK)
         MPI_Finalize();
-    }
+done:
+    return st;
+}
+
+void command_start(int *argc, char ***argv) {
+    bool tells = true;
+    const status st = start_mpi(argc, argv, &tells);
+    if (st == MOAO_OK)
+        return;
     if (tells)
         command_fail(st);
     exit(status_exit_code(st));
@@ -134,7 +139,7 @@ int command_end(comm *c, cmdline *cl, status st) {
     int code = status_exit_code(st), told = 0;
     if (c->rank == 0) {
         command_fail(st);
-        told = launch_report_end(code);
+        told = launcher_report_end(code);
     }
     MPI_Bcast(&told, 1, MPI_INT, 0, MPI_COMM_WORLD);
     cmdline_free(cl);

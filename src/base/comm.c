@@ -1,5 +1,6 @@
 #include "comm.h"
 
+#include "launcher.h"
 #include "memory_limits.h"
 #include "plain.h"
 
@@ -198,6 +199,7 @@ void comm_abort(const comm *c) {
              c->rank, status_message());
     plain_line(stderr, "moao: ", line);
     fflush(stderr);
+    launcher_leave(status_exit_code(MOAO_INTERNAL));
     MPI_Abort(c->mpi, status_exit_code(MOAO_INTERNAL));
     abort();
 }

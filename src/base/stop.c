@@ -1,5 +1,6 @@
 #include "stop.h"
 
+#include "launcher.h"
 #include "progress.h"
 #include "text.h"
 
@@ -108,6 +109,7 @@ static void on_alarm(int sig) {
 _Noreturn static void end_all(const comm *c) {
     struct sigaction sa = {.sa_handler = on_alarm};
     fflush(stderr);
+    launcher_leave(status_exit_code(MOAO_STOPPED));
     if (c->size > 1 && getenv("OMPI_COMM_WORLD_SIZE") == NULL) {
         sigaction(SIGALRM, &sa, NULL);
         alarm(3); /* should MPI wait for the thread that computes */

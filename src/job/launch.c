@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <mpi.h>
 #include <signal.h>
@@ -68,17 +69,74 @@ bool launch_is_alone(void) {
     return found;
 }
 
-void launch_init(int *argc, char ***argv) {
+static bool makes_folders(void) {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int len, version;
+    MPI_Get_library_version(text, &len);
+    return sscanf(text, "Open MPI v%d.", &version) == 1 && version >= 5;
+}
+
+/* A new folder, in the first of those of temporary files where one can be made. */
+static status make_folder(char *name, size_t size) {
+    const char *const places[] = {getenv("TMPDIR"), "/tmp", "/dev/shm"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (places[i] == NULL || *places[i] == '\0')
+            continue;
+        const int n = snprintf(name, size, "%s/moao-mpi-XXXXXX", places[i]);
+        if (n > 0 && (size_t)n < size && mkdtemp(name) != NULL)
+            return MOAO_OK;
+    }
+    return status_fail(MOAO_INPUT, "MPI starts with a folder of its own, and none can be made in "
+                                   "/tmp or in TMPDIR: name another folder by TMPDIR");
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at) {
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+/* Of a process that is alone Open MPI 5 makes folders below TMPDIR, puts nothing into them and
+ * leaves them; where it cannot it crashes. It gets a folder of its own, for the time of its start.
+ */
+static status init_aside(int *argc, char ***argv) {
+    char name[PATH_MAX], *was = NULL;
+    status st;
+    TRY(make_folder(name, sizeof name));
+    const char *usual = getenv("TMPDIR");
+    if (usual != NULL)
+        TRY(ALLOC(was, strlen(usual) + 1, "name of a folder"));
+    if (was != NULL)
+        strcpy(was, usual);
+    setenv("TMPDIR", name, 1);
+    MPI_Init(argc, argv);
+    if (was != NULL)
+        setenv("TMPDIR", was, 1);
+    else
+        unsetenv("TMPDIR");
+    nftw(name, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+done:
+    free(was);
+    return st;
+}
+
+status launch_init(int *argc, char ***argv) {
     bool own[ALONE] = {false};
+    status st = MOAO_OK;
     is_alone = launch_is_alone();
     for (int i = 0; i < ALONE && is_alone; i++) {
         own[i] = getenv(alone[i][0]) == NULL;
         setenv(alone[i][0], alone[i][1], 0);
     }
-    MPI_Init(argc, argv);
+    if (is_alone && makes_folders())
+        st = init_aside(argc, argv);
+    else
+        MPI_Init(argc, argv);
     for (int i = 0; i < ALONE; i++) /* of this process alone, not of what it starts */
         if (own[i])
             unsetenv(alone[i][0]);
+    return st;
 }
 
 /* Whether a program is on the PATH. */
@@ -176,6 +234,10 @@ static status attend(pid_t child, const sigset_t *wanted, launch_start *start, b
     while (waitpid(child, how, WNOHANG) == 0) {
         if (launch_start_failed(start))
             return launch_start_give_up(start, child);
+        if (launch_start_left(start) && !*ended) {
+            kill(child, SIGTERM);
+            *ended = true;
+        }
         const int sig = sigtimedwait(wanted, NULL, &second);
         if (sig < 0 && errno == EAGAIN && *asked)
             kill(child, passed);
@@ -195,24 +257,32 @@ static status attend(pid_t child, const sigset_t *wanted, launch_start *start, b
     return MOAO_OK;
 }
 
-/* Exit code that a run of ours stands for, from how mpirun ended and what rank 0 ended with (-1: it
- * did not say, and ranks ended with their own). */
-static int exit_code(int how, bool asked, bool ended, int said) {
+/* Exit code that a run of ours stands for, from how mpirun ended and what the ranks said. mpirun
+ * that is ended from elsewhere says nothing of it, and loses lines of the ranks. */
+static int exit_code(int how, bool asked, bool ended, launch_start *start) {
     int code = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+    const int said = launch_start_code(start);
     const bool of_mpirun = (asked && code > 128) || (ended && code == 1); /* after a signal to it */
-    if (said >= 0 && (of_mpirun || code == 0))
+    if (said == 0 || (said > 0 && (of_mpirun || code == 0 || start->left)))
         return said;
     if (of_mpirun) {
         fprintf(stderr, "moao: stopped; what is finished is kept: go on with --resume\n");
         return 3;
     }
-    if (code > 128) {
+    if (code > 128 && said < 0) {
         fprintf(stderr,
                 "moao: a rank was ended by signal %d (%s)%s; what is finished is kept: go on with "
                 "--resume\n",
                 code - 128, strsignal(code - 128),
                 code == 128 + SIGKILL ? ", as happens when the memory is short" : "");
         return 1;
+    }
+    if (start->started) {
+        fprintf(stderr,
+                "moao: mpirun was ended (exit code %d), perhaps before all that the run said came "
+                "out; what is finished is kept: go on with --resume\n",
+                code);
+        return said > 0 ? said : 1;
     }
     return code;
 }
@@ -264,7 +334,7 @@ status launch_run(int n, char *const *argv, const char *log, int *code, bool *as
         if (came != MOAO_OK)
             st = came;
         else
-            *code = exit_code(how, any, ended, launch_start_code(&start));
+            *code = exit_code(how, any, ended, &start);
     }
     launch_start_end(&start);
     close(failure[0]);

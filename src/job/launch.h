@@ -11,8 +11,8 @@ bool launch_is_rank(void);
 
 /* MPI_Init. A process that neither a launcher nor a job has started is alone: Open MPI is told to
  * start no daemon, to open no network, to make no folder and to ask no driver of a device for it,
- * where the user does not say otherwise. */
-void launch_init(int *argc, char ***argv);
+ * where the user does not say otherwise. MOAO_INPUT, and MPI is not started: it has no folder. */
+status launch_init(int *argc, char ***argv);
 /* Local. Whether launch_init will find it alone. */
 bool launch_is_alone(void);
 /* Local. Bytes that MPI takes of a rank beyond those of this process: of one that is alone less. */

@@ -1,5 +1,6 @@
 #include "launch_start.h"
 
+#include "base/launcher.h"
 #include "base/progress.h"
 #include "base/text.h"
 
@@ -75,10 +76,7 @@ status launch_check_room(int n) {
     return st == MOAO_OK && n > 0 ? check_session_folder(n) : st;
 }
 
-/* --- words from rank 0: datagrams to a socket without a file (a full disk shall not lose them) */
-
-/* STARTED; ENDED and an exit code. */
-enum { STARTED = 1, ENDED = 2 };
+/* --- words of ranks (base/launcher.h) */
 
 static bool elsewhere(void) {
     static const char *const names[] = {"SLURM_JOB_ID",     "PBS_JOBID",
@@ -121,14 +119,20 @@ static void hear(launch_start *s) {
     ssize_t n;
     while (s->socket >= 0 && (n = recv(s->socket, word, sizeof word, 0)) > 0) {
         s->started = true;
-        if (n == 2 && word[0] == ENDED)
+        if (n == 2)
             s->code = word[1];
+        s->left = s->left || (n == 2 && word[0] == LAUNCHER_LEAVES);
     }
 }
 
 bool launch_start_failed(launch_start *s) {
     hear(s);
     return s->socket >= 0 && s->seconds > 0 && !s->started && report_now() - s->from > s->seconds;
+}
+
+bool launch_start_left(launch_start *s) {
+    hear(s);
+    return s->left;
 }
 
 int launch_start_code(launch_start *s) {
@@ -141,28 +145,6 @@ void launch_start_end(launch_start *s) {
         close(s->socket);
     s->socket = -1;
     unsetenv("MOAO_LAUNCHER");
-}
-
-static int launcher = -1; /* of a rank: to the socket of the launcher */
-
-void launch_report_start(void) {
-    const char *name = getenv("MOAO_LAUNCHER");
-    const unsigned char word = STARTED;
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    if (name == NULL || strlen(name) > sizeof a.sun_path - 2)
-        return;
-    memcpy(a.sun_path + 1, name, strlen(name));
-    const socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
-    launcher = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (launcher >= 0 && connect(launcher, (struct sockaddr *)&a, len) == 0)
-        send(launcher, &word, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    unsetenv("MOAO_LAUNCHER");
-}
-
-bool launch_report_end(int code) {
-    const unsigned char word[2] = {ENDED, (unsigned char)code};
-    return launcher >= 0 &&
-           send(launcher, word, sizeof word, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof word;
 }
 
 /* Kill the children of this process; those of a child that ends become its own, and follow. */

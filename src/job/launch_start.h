@@ -12,13 +12,14 @@
  */
 status launch_check_room(int n);
 
-/* The launcher's end of two words from rank 0: MPI is up; the command has ended. */
+/* The launcher's end of what ranks say (base/launcher.h). */
 typedef struct {
     int socket;     /* -1: nobody listens */
     double seconds; /* allowed for the start, 0: any */
     double from;    /* report_now() */
     bool started;
-    int code; /* exit code of the command, -1: no word */
+    bool left; /* a rank ends all before their time */
+    int code;  /* exit code of the command, -1: no word */
 } launch_start;
 
 /* To be called before the child is started. The ranks may come up on other nodes, from where no
@@ -27,17 +28,13 @@ typedef struct {
 void launch_start_begin(launch_start *s);
 /* Whether the start has failed: no word within the time. */
 bool launch_start_failed(launch_start *s);
-/* Exit code that rank 0 ended its command with, -1 where no word came. Once the child has ended. */
+/* Whether a rank wants mpirun ended, and all ranks with it. */
+bool launch_start_left(launch_start *s);
+/* Exit code that the ranks stand for, -1 where no word came. Once the child has ended. */
 int launch_start_code(launch_start *s);
 void launch_start_end(launch_start *s);
 /* Ends the child, then what it left behind; the failure says where to look. */
 status launch_start_give_up(launch_start *s, int child);
-
-/* Called by rank 0 alone once MPI is up: more words than a socket holds (10) wait for ever. */
-void launch_report_start(void);
-/* Called by rank 0 when all ranks are at the end of the command: from here on a signal changes
- * nothing of it, though it may still end mpirun. Whether the launcher will have the word. */
-bool launch_report_end(int code);
 
 /* Whether srun started several processes that do not know of each other, as it does without PMIx:
  * each would make the same run. MOAO_INPUT in each; `first`: in the first one, which tells. size:

@@ -1,6 +1,6 @@
 """Starting a run where something is short or misunderstood: room for mpirun's session, open files, ranks that do not come
 up or are many, signals after their end, srun without PMIx, a quota of processor time, numbers of threads that are none."""
-# timeout: 200
+# timeout: 400
 import os
 import re
 import shutil
@@ -12,7 +12,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moao_test import MOAO, ROOT, environment, patience, write_case  # noqa: E402
+from moao_test import MOAO, QUICK_CASE, ROOT, environment, open_mpi_5, parts, patience, write_case  # noqa: E402
 
 ELT = os.path.join(ROOT, "params", "elt-small.yaml")
 SMALL = """
@@ -38,8 +38,7 @@ class Launch(unittest.TestCase):
         """(exit code, output, time) of a command, by default a run on two ranks; what it leaves running is ended."""
         words = words or ("run", "-n", "2", self.case, "-o", self.out, "--overwrite")
         begin = time.monotonic()
-        clean = {k: v for k, v in environment(**(env or {})).items() if v is not None}
-        p = subprocess.run(list(before) + [MOAO, *words], env=clean, capture_output=True, text=True, timeout=patience(seconds),
+        p = subprocess.run(list(before) + [MOAO, *words], env=environment(**(env or {})), capture_output=True, text=True, timeout=patience(seconds),
                            check=False)
         return p.returncode, p.stdout + p.stderr, time.monotonic() - begin
 
@@ -75,6 +74,52 @@ class Launch(unittest.TestCase):
             text = p.communicate(timeout=patience(120))[0]
             self.assertEqual(p.returncode, 0, text)
             self.assertNotIn("ompi", text)
+
+    def hit(self, number, of_mpirun=False, **env):
+        """(exit code, lines) of a run on three ranks that gets a signal while it computes, or whose mpirun does."""
+        write_case(self.case, QUICK_CASE)
+        shutil.rmtree(self.out, ignore_errors=True)
+        p = subprocess.Popen([MOAO, "run", "-n", "3", self.case, "-o", self.out, "-q"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             env=environment(**env))
+        end = time.monotonic() + patience(120)
+        while not parts(self.out) and time.monotonic() < end and p.poll() is None:
+            time.sleep(0.02)
+        with open("/proc/%d/task/%d/children" % (p.pid, p.pid), encoding="ascii") as f:
+            os.kill(int(f.read().split()[0]) if of_mpirun else p.pid, number)
+        text = p.communicate(timeout=patience(60))[0]
+        return p.returncode, [s for s in text.splitlines() if "warning" not in s and "asked" not in s]
+
+    def ended_early(self, numbers, **env):
+        """A step that is given up at once, and an mpirun that is ended from elsewhere: told by the run, or by the launcher, alone."""
+        code, lines = self.hit(signal.SIGTERM, SLURM_JOB_END_TIME="1", **env)
+        self.assertEqual((code, len(lines)), (3, 1), lines)
+        self.assertRegex(lines[0], "^moao: stopped by a signal with .* finished; the step in progress.* is dropped; go on with --resume$")
+        for number in numbers:
+            code, lines = self.hit(number, of_mpirun=True, **env)
+            self.assertIn(code, (1, 3), lines)
+            self.assertRegex(lines[-1], "^moao: .*go on with --resume$")
+            self.assertLessEqual(len(lines), 2, lines)  # that of the run, where it came out
+
+    def test_ended_early(self):
+        self.ended_early((signal.SIGTERM, signal.SIGKILL))
+
+    def test_open_mpi_5(self):
+        """The same with PyPI's Open MPI 5: nothing is left, a TMPDIR that cannot be used is not needed, refusals are one line."""
+        found = open_mpi_5(os.path.join(self.folder, "openmpi5"))
+        if not found:
+            self.skipTest("PyPI was not reached: no Open MPI 5")
+        place = os.path.join(self.folder, "sessions")
+        os.mkdir(place)
+        for where in (place, self.folder + "/nowhere"):
+            code, text, _ = self.call("run", self.case, "-o", self.out, "-q", "--overwrite", env=dict(found, TMPDIR=where))
+            self.assertEqual((code, text), (0, ""))
+        code, text, _ = self.call("run", "-n", "14", self.case, "-o", self.out, "-q", "--overwrite", env=dict(found, TMPDIR=place))
+        self.assertEqual((code, text), (0, ""))
+        code, text, _ = self.call("run", "-n", "5", self.case, "-o", self.out, "dm.nssp=-1", env=dict(found, TMPDIR=place))
+        self.refused(code, text, "dm.nssp")
+        self.assertEqual(os.listdir(place), [])
+        self.assertFalse(os.path.exists(self.folder + "/nowhere"))
+        self.ended_early((signal.SIGTERM,), **found)
 
     def test_no_folder_no_path(self):
         """A current folder that was removed; an environment without PATH."""
