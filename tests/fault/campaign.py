@@ -24,7 +24,8 @@ from harness import ROOT, VERDICTS, Lab, as_built, attempt  # noqa: E402
 
 WORKERS = min(2 * (os.cpu_count() or 1), 16)  # trials at a time: they wait for files and for each other
 # share of a campaign's time; the smaller ones end by themselves
-FAMILIES = {"calls": 0.2, "memory": 0.25, "damage": 0.1, "limits": 0.1, "kills": 0.15, "fuzz": 0.1, "load": 0.1}
+FAMILIES = {"calls": 0.15, "memory": 0.2, "damage": 0.1, "limits": 0.1, "kills": 0.15, "starts": 0.1, "fuzz": 0.1,
+            "load": 0.1}
 
 
 def family(name):

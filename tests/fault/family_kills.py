@@ -58,13 +58,10 @@ def catches(pid, sig):
 class Target:
     """A run whose processes can be hit."""
 
-    def __init__(self, lab, keys, out):
+    def __init__(self, lab, keys, out, env=None):
         self.ranks, self.out, self.starter = int(keys["ranks"]), out, keys["start"]
-        env = RESIDENT if keys["resident"] == "1" else None
-        command, env = lab.command(keys.get("case", "long"), out, ranks=self.ranks, env=env)
-        if self.ranks > 1 and self.starter == "moao":  # moao run -n starts mpirun
-            at = command.index(lab.moao)
-            command = command[at:at + 2] + command[1:3] + command[at + 2:]
+        env = env or (RESIDENT if keys["resident"] == "1" else None)
+        command, env = lab.command(keys.get("case", "long"), out, ranks=self.ranks, env=env, start=self.starter)
         self.log = open(out + ".log", "w+b")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
                                         env=env, cwd=lab.dir, start_new_session=True)
@@ -74,7 +71,7 @@ class Target:
         if self.ranks == 1:
             return [self.process.pid]
         found = children_of(self.process.pid)
-        return sum(map(children_of, found), []) if self.starter == "moao" else found
+        return sum(map(children_of, found), []) if self.starter == "moao" else found  # moao run -n starts mpirun
 
     def wait_until(self, at):
         """Until the moment of the trial, or the end of the run."""
@@ -94,11 +91,14 @@ class Target:
         make it end the ranks by force, unless moao run -n stands between."""
         name, target = word.split(":")
         sig = getattr(signal, "SIG" + name)
-        ranks = self.pids()
-        pids = {self.starter: [self.process.pid], "all": ranks + [self.process.pid]}.get(target)
-        pids = pids or [ranks[min(int(target[4:]), len(ranks) - 1)]] if ranks or pids else []
+        ranks, between = self.pids(), children_of(self.process.pid)
+        whole = {"all": ranks + [self.process.pid], self.starter: [self.process.pid]}
+        if target.startswith("rank"):
+            pids = [ranks[min(int(target[4:]), len(ranks) - 1)]] if ranks else []
+        else:
+            pids = whole.get(target, between)
         orderly = name in SOFT + ("PIPE",) and len(ranks) == self.ranks and all(catches(p, sig) for p in ranks) and (
-            self.ranks == 1 or self.process.pid not in pids or name == "USR1" or (
+            self.ranks == 1 or target.startswith("rank") or name == "USR1" or (
                 self.starter == "moao" and target == "moao" and name in SOFT))
         for pid in dict.fromkeys(pids):
             try:

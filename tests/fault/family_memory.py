@@ -55,17 +55,23 @@ def places(lab, ranks, rank, resident, case="least"):
 
 
 def functions(lab, first):
-    """{address: (file, function)} of the three innermost callers."""
-    at = sorted({a for chain in first for a in chain[:3]})
+    """{address: (file, function)} of the callers."""
+    at = sorted({a for chain in first for a in chain})
     p = subprocess.run(["addr2line", "-fse", lab.moao] + [hex(int(a, 16) - 1) for a in at], stdout=subprocess.PIPE, universal_newlines=True, check=True)
     words = p.stdout.split("\n")
     return {a: (place.split(":")[0], name.split(".")[0]) for a, name, place in zip(at, words[::2], words[1::2])}
 
 
-def near(lab, first):
-    """Of the places those whose allocation a function asked for that has changed since lab.since."""
-    what, of = changed(ROOT, lab.since), functions(lab, first)
-    return {chain: n for chain, n in first.items() if any(of[a] in what for a in chain[:2])}  # mem_alloc, and who calls it
+def near(first, of, what):
+    """Of the places those where a function of `what` asks for the allocation, and one for each call through which a function of `what`
+    meets the failure of another."""
+    found, met = {}, set()
+    for chain, n in sorted(first.items(), key=lambda item: item[1]):
+        calls = {a for a in chain if of[a] in what}
+        if any(of[a] in what for a in chain[:2]) or calls - met:  # mem_alloc, and who calls it
+            found[chain] = n
+        met |= calls
+    return found
 
 
 def asked_by(lab, first, names):
@@ -94,7 +100,7 @@ def trials(lab, rng, full):
         first, total = places(lab, ranks, rank, resident, case)
         new = {chain: n for chain, n in first.items() if chain not in known.setdefault(rank, set())}
         known[rank].update(first)
-        new = list((near(lab, new) if lab.since else new).values())
+        new = list((near(new, functions(lab, new), changed(ROOT, lab.since)) if lab.since else new).values())
         if full and lab.since:
             those = new
         elif full:

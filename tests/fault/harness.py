@@ -15,7 +15,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from moao_test import CASE, MOAO, QUICK_CASE, ROOT, as_built, environment, maps, parts, patience, write_case  # noqa: E402
+from moao_test import CASE, MOAO, QUICK_CASE, ROOT, as_built, environment, maps, open_mpi_5, parts, patience, write_case  # noqa: E402
 
 # hang: does not end in time; crash: ends by a signal that was not sent, or under a sanitizer's message; lost: work that
 # was finished is computed again, or the run cannot be ended; wrong: results or exit code are not those expected;
@@ -187,9 +187,17 @@ class Lab:
         self.guard = threading.Lock()
         self.references, self.serial = {}, 0
         self.coverage = {}  # of the fuzzed readers: edges reached
+        self.mpi_5 = None  # as open_mpi_5 has it, {}: it cannot be had
         self.since = None  # a revision: only what has changed since is tried (campaign.py)
         for name, text in CASES.items():
             write_case(self.case(name), text)
+
+    def open_mpi_5(self):
+        """Variables by which the program finds Open MPI 5, installed once; None where that cannot be had."""
+        with self.guard:
+            if self.mpi_5 is None:
+                self.mpi_5 = open_mpi_5(os.path.join(self.dir, "openmpi5")) or {}
+        return self.mpi_5 or None
 
     def case(self, name):
         return os.path.join(self.dir, name + ".yaml")
@@ -200,14 +208,16 @@ class Lab:
             self.serial += 1
             return os.path.join(self.dir, "trial-%06d" % self.serial)
 
-    def command(self, case, out, *args, ranks=1, preload=False, env=None):
-        """Command line and environment of `moao run`; ranks 1 runs without mpirun."""
+    def command(self, case, out, *args, ranks=1, preload=False, env=None, start="mpirun"):
+        """Command line and environment of `moao run`; ranks 1 runs without mpirun, others by it or (start: moao) by `moao run -n`."""
         command = [self.moao, "run", self.case(case) if "/" not in case else case, "-o", out, "-q"] + list(args)
         env = dict({"OMPI_MCA_mpi_yield_when_idle": "1"}, **(env or {}))
         if ranks == 1 and preload:
             env["LD_PRELOAD"] = self.preload
         full = environment(**env)
         if ranks > 1:
+            if start == "moao":
+                return command[:2] + ["-n", str(ranks)] + command[2:], full
             libraries = [self.preload] + full.get("LD_PRELOAD", "").split()
             command = ["mpirun", "-n", str(ranks)] + (["-x", "LD_PRELOAD=" + " ".join(libraries)] if preload else []) + command
         return command, full
@@ -234,8 +244,8 @@ class Lab:
         os.remove(log)
         return Result(code, text, time.monotonic() - start)
 
-    def moao_run(self, case, out, *args, ranks=1, preload=False, env=None, limit=LIMIT):
-        command, full = self.command(case, out, *args, ranks=ranks, preload=preload, env=env)
+    def moao_run(self, case, out, *args, ranks=1, preload=False, env=None, limit=LIMIT, start="mpirun"):
+        command, full = self.command(case, out, *args, ranks=ranks, preload=preload, env=env, start=start)
         return self.run(command, full, limit, mark=out)
 
     def check(self, case, preload=False, env=None):
@@ -361,10 +371,10 @@ def check_finished(out, expected, tolerance=None):
         raise Fail("wrong", "effective.yaml differs")
 
 
-def resume(lab, case, out, ranks=1, resident=False, expected=None, tolerance=None):
-    """Go on with an interrupted run: it ends, with the results expected, and keeps every part that there was."""
+def resume(lab, case, out, ranks=1, resident=False, expected=None, tolerance=None, **how):
+    """Go on with an interrupted run: it ends, with the results expected, and keeps every part that there was. how: of moao_run."""
     kept = {p: os.stat(p).st_mtime_ns for p in parts(out)}
-    r = lab.moao_run(case, out, "--resume", ranks=ranks, env=RESIDENT if resident else None)
+    r = lab.moao_run(case, out, "--resume", ranks=ranks, **dict({"env": RESIDENT if resident else None}, **how))
     check_ended(r)
     if r.code != 0:
         raise Fail("lost", "cannot be resumed, exit code %d:\n%s" % (r.code, r.text))

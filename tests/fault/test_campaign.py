@@ -8,6 +8,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from campaign import WORKERS, Workplace, build_tools, campaign, reproduce  # noqa: E402
+from family_memory import near  # noqa: E402
 from harness import MOAO, tool  # noqa: E402
 
 SEED = int(os.environ.get("MOAO_FAULT_SEED", "20"))
@@ -48,6 +49,14 @@ class Campaign(unittest.TestCase):
         """Failing allocations on either rank."""
         self.assert_all_good("memory")
 
+    def test_since(self):
+        """Of what has changed: where it allocates each place, and each of its calls through which a failure comes once."""
+        names = {"a0": "mem_alloc", "b1": "leaf", "b2": "leaf", "c1": "caller", "c2": "caller", "d1": "main"}
+        of = {a: ("x.c", name) for a, name in names.items()}
+        first = {("a0", b, c, "d1"): n for n, (b, c) in enumerate((("b1", "c1"), ("b2", "c1"), ("b1", "c2"), ("b2", "c2")))}
+        for what, expected in ((["leaf"], [0, 1, 2, 3]), (["caller"], [0, 2]), (["main"], [0]), (["other"], [])):
+            self.assertEqual(sorted(near(first, of, {("x.c", name) for name in what}).values()), expected)
+
     def test_damage(self):
         """Damaged, exchanged, foreign files in the folder."""
         self.assert_all_good("damage")
@@ -61,6 +70,10 @@ class Campaign(unittest.TestCase):
     def test_limits(self):
         """Full disks, file sizes, address spaces, descriptors."""
         self.assert_all_good("limits")
+
+    def test_starts(self):
+        """Many ranks, many processes at once, Open MPI 5."""
+        self.assert_all_good("starts")
 
     def test_load(self):
         """Many parts and more ranks than cores."""
