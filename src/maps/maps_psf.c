@@ -1,6 +1,7 @@
 #include "maps_parts.h"
 
 #include "base/file.h"
+#include "moao/clones.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,29 +17,35 @@
 enum { REACH = 16 }; /* half-width of the interpolation kernel, pixels */
 
 /* Weights of pixels i0 .. i0 + 2 REACH - 1 for the position x: sinc under a bell that ends at
- * REACH. */
+ * REACH. The sine of pi times a distance is the same for all, but for its sign. */
 static int kernel(double x, double w[2 * REACH]) {
-    int i0 = (int)floor(x) - REACH + 1;
+    const double whole = floor(x), sine = sin(M_PI * (x - whole)) / M_PI;
+    const int i0 = (int)whole - REACH + 1;
     for (int i = 0; i < 2 * REACH; i++) {
         double d = x - (i0 + i), u = d / REACH;
         double bell = fabs(u) < 1 ? exp(8 * (sqrt(1 - u * u) - 1)) : 0;
-        w[i] = bell * (d == 0 ? 1 : sin(M_PI * d) / (M_PI * d));
+        w[i] = bell * (d == 0 ? 1 : (i % 2 == (REACH - 1) % 2 ? sine : -sine) / d);
     }
     return i0;
 }
 
+/* sum of n weights times pixels */
+CLONES static double weigh_row(int n, const double *w, const float *pixel) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < n; i++)
+        sum += w[i] * (double)pixel[i];
+    return sum;
+}
+
 static double image_at(const float *image, int n, double x, double y) {
     double wx[2 * REACH], wy[2 * REACH], sum = 0;
-    int x0 = kernel(x, wx), y0 = kernel(y, wy);
-    for (int j = 0; j < 2 * REACH; j++) {
-        double row = 0;
-        if (y0 + j < 0 || y0 + j >= n)
-            continue;
-        for (int i = 0; i < 2 * REACH; i++)
-            if (x0 + i >= 0 && x0 + i < n)
-                row += wx[i] * (double)image[(size_t)(y0 + j) * (size_t)n + (size_t)(x0 + i)];
-        sum += wy[j] * row;
-    }
+    const int x0 = kernel(x, wx), y0 = kernel(y, wy);
+    const int from = x0 < 0 ? -x0 : 0, end = x0 + 2 * REACH > n ? n - x0 : 2 * REACH;
+    for (int j = 0; j < 2 * REACH; j++)
+        if (y0 + j >= 0 && y0 + j < n && from < end)
+            sum += wy[j] * weigh_row(end - from, wx + from,
+                                     image + (size_t)(y0 + j) * (size_t)n + (size_t)(x0 + from));
     return sum;
 }
 

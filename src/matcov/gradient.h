@@ -66,6 +66,13 @@ void gradient_add_phase(const matcov_gradient *table, const double *values, cons
                         size_t n, const double *x, const double *y, double x0, double y0,
                         double coef, double *f, double *g);
 
+/* gradient_add_phase of those of n <= GRADIENT_AT_ONCE points that the radial function serves,
+ * around `at`; lists the others, and returns how many. Local. */
+#define GRADIENT_AT_ONCE 128 /* a multiple of 8 */
+int gradient_add_phase_far(const matcov_gradient *table, const double *values, const double turn[2],
+                           int n, const double *x, const double *y, const double at[2], double coef,
+                           double *f, double *g, int near[GRADIENT_AT_ONCE]);
+
 /* Numbers of the radial functions of a table. */
 #define GRADIENT_LINES (GRADIENT_INTERVALS * 2 * GRADIENT_TERMS)
 

@@ -170,8 +170,8 @@ static inline __attribute__((always_inline)) void add_places(const near_places *
     }
 }
 
-CLONES static void add_phase(const near_places *p, const double *near, double coef,
-                             double *const out[2]) {
+CLONES void gradient_near_phase(const near_places *p, const double *near, double coef,
+                                double *const out[2]) {
     static const int kind[2] = {0, 1};
     add_places(p, near, 2, 2, kind, coef, out);
 }
@@ -194,6 +194,11 @@ CLONES static void add_upright_axes(const near_places *p, const double *near, co
 CLONES static void add_turned_axes(const near_places *p, const double *near, const int kind[4],
                                    double coef, double *const out[4]) {
     add_places(p, near, 4, 4, kind, coef, out);
+}
+
+void gradient_near_axes(const near_places *p, const double *near, int kinds, const int kind[4],
+                        double coef, double *const out[4]) {
+    (kinds == 3 ? add_upright_axes : add_turned_axes)(p, near, kind, coef, out);
 }
 
 /* --- in single precision */
@@ -254,8 +259,9 @@ CLONES static void add_single_near_phase(const near_single *p, const float *near
     add_places_single(p, near, 2, kind, 2, coef, out);
 }
 
-static const gradient_kernels plain = {add_far,         add_far_axes,     add_far_phase,
-                                       add_single_both, add_single_phase, find_places};
+static const gradient_kernels plain = {
+    add_far,          add_far_axes, add_far_phase,       add_single_both,
+    add_single_phase, find_places,  gradient_near_phase, gradient_near_axes};
 
 const gradient_kernels *gradient_kernels_plain(void) {
     return &plain;
@@ -313,8 +319,7 @@ void gradient_add_axes(const matcov_gradient *table, const double *values,
         if (p.n == 0)
             continue;
         k->places(table, &p);
-        (table->kinds == 3 ? add_upright_axes : add_turned_axes)(&p, values + table->near, kind,
-                                                                 coef, to);
+        k->near_axes(&p, values + table->near, table->kinds, kind, coef, to);
     }
 }
 
@@ -326,10 +331,23 @@ void gradient_add_phase(const matcov_gradient *table, const double *values, cons
     while (n > 0) {
         const size_t some = n < GRADIENT_AT_ONCE ? n : GRADIENT_AT_ONCE;
         k->far_phase(table, values + table->radial, turn, some, x, y, x0, y0, coef, f, g, &p);
-        k->places(table, &p);
-        add_phase(&p, values + table->near, coef, (double *const[]){f, g});
+        if (p.n > 0) {
+            k->places(table, &p);
+            k->near_phase(&p, values + table->near, coef, (double *const[]){f, g});
+        }
         n -= some, x += some, y += some, f += some, g += some;
     }
+}
+
+int gradient_add_phase_far(const matcov_gradient *table, const double *values, const double turn[2],
+                           int n, const double *x, const double *y, const double at[2], double coef,
+                           double *f, double *g, int near[GRADIENT_AT_ONCE]) {
+    near_places p;
+    best()->far_phase(table, values + table->radial, turn, (size_t)n, x, y, at[0], at[1], coef, f,
+                      g, &p);
+    for (int i = 0; i < p.n; i++)
+        near[i] = p.entry[i];
+    return p.n;
 }
 
 void gradient_add_both(const gradient_single *table, const gradient_axes axes[2], size_t n,

@@ -428,7 +428,13 @@ bool gradient_kernels_avx2(gradient_kernels *k) {
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return false;
-    *k = (gradient_kernels){add_far, add_far_axes, add_far_phase, add_both, add_phase, find_places};
+    *k = (gradient_kernels){.far = add_far,
+                            .far_axes = add_far_axes,
+                            .far_phase = add_far_phase,
+                            .both = add_both,
+                            .phase = add_phase,
+                            .places = find_places};
+    gradient_near_avx2(k);
     return true;
 }
 

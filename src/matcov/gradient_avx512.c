@@ -336,8 +336,9 @@ AVX512 static void find_places(const matcov_gradient *t, near_places *p) {
     }
 }
 
-static const gradient_kernels kernels = {add_far,         add_far_axes,     add_far_phase,
-                                         add_single_both, add_single_phase, find_places};
+static const gradient_kernels kernels = {
+    add_far,          add_far_axes, add_far_phase,       add_single_both,
+    add_single_phase, find_places,  gradient_near_phase, gradient_near_axes};
 
 const gradient_kernels *gradient_kernels_avx512(void) {
     __builtin_cpu_init();

@@ -6,8 +6,6 @@
 
 #include <stdint.h>
 
-#define GRADIENT_AT_ONCE 128 /* entries, a multiple of 8 */
-
 /* Where near entries are: their numbers, places in the grids, and weights of the splines there. */
 typedef struct {
     int n;
@@ -27,7 +25,9 @@ typedef struct {
 
 /* n <= GRADIENT_AT_ONCE entries. far, far_axes, far_phase, both, phase: those beyond the grids, as
  * gradient_add, gradient_add_axes, gradient_add_phase, and the two in single precision; the others
- * are listed in *p (entry, x, y). places: the rest of *p. */
+ * are listed in *p (entry, x, y). places: the rest of *p. near_phase, near_axes: those listed, from
+ * grids of 2 and of 3 or 4 kinds; kind: of both axes of the rows with the first axis of the
+ * columns, then with the second. */
 typedef struct {
     void (*far)(const matcov_gradient *t, const double *radial, const gradient_axes *axes, size_t n,
                 const double *x, const double *y, double x0, double y0, double coef, double *f,
@@ -45,14 +45,24 @@ typedef struct {
                   const float *y, float x0, float y0, float coef, float *const out[2],
                   near_single *p);
     void (*places)(const matcov_gradient *t, near_places *p);
+    void (*near_phase)(const near_places *p, const double *near, double coef, double *const out[2]);
+    void (*near_axes)(const near_places *p, const double *near, int kinds, const int kind[4],
+                      double coef, double *const out[4]);
 } gradient_kernels;
 
 /* Of any processor. */
 const gradient_kernels *gradient_kernels_plain(void);
 /* NULL where the processor has none. */
 const gradient_kernels *gradient_kernels_avx512(void);
-/* Those in double precision give the bits of the plain ones. False, *k untouched, where the
- * processor has none. */
+/* Those in double precision give the bits of the plain ones, but near_phase and near_axes, which
+ * are fused. False, *k untouched, where the processor has none. */
 bool gradient_kernels_avx2(gradient_kernels *k);
+/* Sets those two on such a processor. */
+void gradient_near_avx2(gradient_kernels *k);
+/* For any processor. */
+void gradient_near_phase(const near_places *p, const double *near, double coef,
+                         double *const out[2]);
+void gradient_near_axes(const near_places *p, const double *near, int kinds, const int kind[4],
+                        double coef, double *const out[4]);
 
 #endif

@@ -326,6 +326,11 @@ bool outline_open_phase(const gradients *g, const layers *lay, int l, const foot
 void outline_add_phase(const outline_phase *p, double x, double y, int k, double scale,
                        double e[2]);
 
+/* Adds the covariances of the phase at n points (x, y) on the layer [m] with both axes of
+ * subaperture k to f and g; false, nothing added: an outline makes no difference to it. */
+bool outline_phases(const outline_phase *p, int k, size_t n, const double *x, const double *y,
+                    double *f, double *g);
+
 typedef struct { /* rows i0 .. i0 + ni, columns j0 .. j0 + nj of a matrix, at a */
     size_t i0, ni, j0, nj;
     double *a;

@@ -21,18 +21,27 @@ typedef struct {
     int n, size;
 } nodes;
 
+/* kappa (c p + of) of n places p, and of the last one up to `size`. */
+CLONES static void scale_places(int n, int size, const double *p, double c, double of, double kappa,
+                                double *to) {
+#pragma omp simd
+    for (int j = 0; j < n; j++)
+        to[j] = kappa * (c * p[j] + of);
+    for (int j = n; j < size; j++)
+        to[j] = to[n - 1];
+}
+
 /* Those from `from` on; returns the one after them. */
 static int take_nodes(const matcov_outline *o, int set, int from, int end, double c,
                       const double of[2], double kappa, nodes *to) {
     const int n = end - from < AT_ONCE ? end - from : AT_ONCE;
     to->n = n;
     to->size = (n + 7) / 8 * 8;
-    for (int j = 0; j < to->size; j++) {
-        const int k = from + (j < n ? j : n - 1);
-        to->x[j] = kappa * (c * o->x[set][k] + of[0]);
-        to->y[j] = kappa * (c * o->y[set][k] + of[1]);
-        for (int axis = 0; axis < 2; axis++)
-            to->w[axis][j] = j < n ? o->w[set][axis][k] : 0.0;
+    scale_places(n, to->size, o->x[set] + from, c, of[0], kappa, to->x);
+    scale_places(n, to->size, o->y[set] + from, c, of[1], kappa, to->y);
+    for (int axis = 0; axis < 2; axis++) {
+        memcpy(to->w[axis], o->w[set][axis] + from, (size_t)n * sizeof to->w[axis][0]);
+        memset(to->w[axis] + n, 0, (size_t)(to->size - n) * sizeof to->w[axis][0]);
     }
     return from + n;
 }
@@ -352,6 +361,102 @@ void outline_add_phase(const outline_phase *p, double x, double y, int k, double
     gradient_phases(p->t, p->g->values, p->turn, q[0], q[1], square);
     for (int axis = 0; axis < 2; axis++)
         e[axis] -= scale * p->coef / f->size * square[axis];
+}
+
+#define POINTS 512 /* a multiple of GRADIENT_AT_ONCE */
+
+/* Points of a line near a subaperture: their places there, times kappa, and what is at them; the
+ * last point is repeated up to a multiple of 8. */
+typedef struct {
+    _Alignas(64) double x[POINTS];
+    _Alignas(64) double y[POINTS];
+    _Alignas(64) double d[POINTS];
+    _Alignas(64) double e[2][POINTS];
+    int n, size, place[POINTS];
+} point_list;
+
+static void take_points(const double *x, const double *y, double kappa, point_list *v) {
+    v->size = (v->n + 7) / 8 * 8;
+    for (int j = 0; j < v->size; j++) {
+        const int i = v->place[j < v->n ? j : v->n - 1];
+        v->x[j] = kappa * x[i];
+        v->y[j] = kappa * y[i];
+    }
+}
+
+/* f -= a d, g -= b d */
+CLONES static void subtract_weighed(int n, const double *restrict d, double a, double b,
+                                    double *restrict f, double *restrict g) {
+#pragma omp simd
+    for (int i = 0; i < n; i++) {
+        f[i] -= a * d[i];
+        g[i] -= b * d[i];
+    }
+}
+
+/* Adds the covariances of the listed points of (x, y) by nodes of set `set` of outline i. */
+static void add_by_nodes(const outline_phase *p, int set, int i, const double *x, const double *y,
+                         point_list *v, double *f, double *g) {
+    const matcov_outline *o = &p->f->outline;
+    const double scale = 0.5 * formula_phase_scale(1.0) * p->coef;
+    if (v->n == 0)
+        return;
+    take_points(x, y, p->kappa, v);
+    for (int axis = 0; axis < 2; axis++)
+        memset(v->e[axis], 0, (size_t)v->size * sizeof v->e[axis][0]);
+    for (int j = o->first[set][i]; j < o->first[set][i + 1]; j++) {
+        memset(v->d, 0, (size_t)v->size * sizeof *v->d);
+        p->kernel(p->d, (size_t)v->size, v->x, v->y, p->kappa * (p->c * o->x[set][j] + p->of[0]),
+                  p->kappa * (p->c * o->y[set][j] + p->of[1]), 1.0, v->d);
+        subtract_weighed(v->size, v->d, scale * o->w[set][0][j], scale * o->w[set][1][j], v->e[0],
+                         v->e[1]);
+    }
+    for (int j = 0; j < v->n; j++) {
+        f[v->place[j]] += v->e[0][j];
+        g[v->place[j]] += v->e[1][j];
+    }
+}
+
+/* Adds the table's covariances of points beyond its grids; lists those within. */
+static void add_beyond(const outline_phase *p, const double at[2], int n, const double *x,
+                       const double *y, double *f, double *g, point_list *near, point_list *apart) {
+    const double coef = formula_phase_scale(p->f->size) * p->coef;
+    int found[GRADIENT_AT_ONCE];
+    near->n = apart->n = 0;
+    for (int from = 0; from < n; from += GRADIENT_AT_ONCE) {
+        const int some = n - from < GRADIENT_AT_ONCE ? n - from : GRADIENT_AT_ONCE;
+        const int count = gradient_add_phase_far(p->t, p->g->values, p->turn, some, x + from,
+                                                 y + from, at, coef, f + from, g + from, found);
+        for (int j = 0; j < count; j++) {
+            const int i = from + found[j];
+            const double dx = x[i] - at[0], dy = y[i] - at[1];
+            point_list *to = dx * dx + dy * dy < p->apart2 ? near : apart;
+            to->place[to->n++] = i;
+        }
+    }
+}
+
+bool outline_phases(const outline_phase *p, int k, size_t n, const double *x, const double *y,
+                    double *f, double *g) {
+    const double at[2] = {p->c * p->f->centre[0][k] + p->of[0],
+                          p->c * p->f->centre[1][k] + p->of[1]};
+    point_list near, apart;
+    if (!outlined(p->f, k))
+        return false;
+    const int i = p->f->outline.number[k];
+    for (size_t some; n > 0; n -= some, x += some, y += some, f += some, g += some) {
+        some = n < POINTS ? n : POINTS;
+        if (p->f->outline.always) {
+            apart.n = 0;
+            for (near.n = 0; near.n < (int)some; near.n++)
+                near.place[near.n] = near.n;
+        } else {
+            add_beyond(p, at, (int)some, x, y, f, g, &near, &apart);
+        }
+        add_by_nodes(p, 1, i, x, y, &near, f, g);
+        add_by_nodes(p, 2, i, x, y, &apart, f, g);
+    }
+    return true;
 }
 
 static int subaperture(const gradient_slopes *s, int k) {

@@ -137,18 +137,12 @@ static void fill_gradients(const block *b, const tile *t, scratch *ws) {
             const int k = t->k0 + (int)(j - t->from);
             double *const column = b->a + p0 + j * b->ld;
             double *const other = axis == 2 ? column + b->apart * b->ld : ws->ring;
+            double *const ex = axis == 1 ? other : column, *const ey = axis == 1 ? column : other;
+            if (some && outline_phases(&lit, k, n, ws->x, ws->y, ex, ey))
+                continue;
             gradient_add_phase(&g->tables[class->table[l]], g->values, turn, n, ws->x, ws->y,
                                cone * f->centre[0][k] + to_star[0],
-                               cone * f->centre[1][k] + to_star[1], scale * lay->coef[l],
-                               axis == 1 ? other : column, axis == 1 ? column : other);
-            if (!some || f->outline.number[k] < 0)
-                continue;
-            for (size_t i = 0; i < n; i++) {
-                double e[2] = {0, 0};
-                outline_add_phase(&lit, ws->x[i], ws->y[i], k, formula_phase_scale(1.0), e);
-                column[i] += e[axis == 1];
-                other[i] += e[axis != 1];
-            }
+                               cone * f->centre[1][k] + to_star[1], scale * lay->coef[l], ex, ey);
         }
     }
 }

@@ -24,6 +24,16 @@ static void fill_table(int kolmogorov, double *table) {
         }
 }
 
+/* The same with the coefficients of an interval side by side. */
+static void fill_lines(const double *table, double *line) {
+    for (int i = 0; i < STRUCTURE_INTERVALS; i++) {
+        const int w = i / STRUCTURE_HALF;
+        for (int c = 0; c < STRUCTURE_TERMS; c++)
+            line[i * STRUCTURE_TERMS + c] =
+                table[(w * STRUCTURE_TERMS + c) * STRUCTURE_WINDOW + i % STRUCTURE_HALF];
+    }
+}
+
 /* Both tables never change: the first that asks for one makes it, and it stays. */
 status structure_table_init(structure_table *t, int kolmogorov) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -31,11 +41,15 @@ status structure_table_init(structure_table *t, int kolmogorov) {
     status st = MOAO_OK;
     pthread_mutex_lock(&lock);
     if (made[kolmogorov] == NULL) {
-        st = ALLOC(made[kolmogorov], STRUCTURE_SIZE, "table of the structure function");
-        if (st == MOAO_OK)
+        st = ALLOC(made[kolmogorov], STRUCTURE_SIZE + (size_t)STRUCTURE_INTERVALS * STRUCTURE_TERMS,
+                   "table of the structure function");
+        if (st == MOAO_OK) {
             fill_table(kolmogorov, made[kolmogorov]);
+            fill_lines(made[kolmogorov], made[kolmogorov] + STRUCTURE_SIZE);
+        }
     }
     t->coef = made[kolmogorov];
+    t->line = st == MOAO_OK ? t->coef + STRUCTURE_SIZE : NULL;
     pthread_mutex_unlock(&lock);
     t->lo = ldexp(1.0, STRUCTURE_FIRST);
     t->hi =
@@ -96,5 +110,6 @@ CLONES void structure_add_portable(const structure_table *t, size_t n, const dou
 
 structure_kernel *structure_kernel_best(void) {
     structure_kernel *k = structure_kernel_avx512();
+    k = k != NULL ? k : structure_kernel_avx2();
     return k != NULL ? k : structure_add_portable;
 }

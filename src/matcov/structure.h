@@ -20,6 +20,7 @@
 #define STRUCTURE_HALVES 80
 #define STRUCTURE_WINDOW (2 * STRUCTURE_HALF) /* intervals that a kernel can hold in registers */
 #define STRUCTURE_SIZE ((size_t)STRUCTURE_HALVES * STRUCTURE_TERMS * STRUCTURE_WINDOW)
+#define STRUCTURE_INTERVALS (STRUCTURE_HALVES * STRUCTURE_HALF)
 
 /* From the bits of s: interval number = (bits >> STRUCTURE_SHIFT) - STRUCTURE_ZERO, and the
  * argument of its polynomial = mantissa, with the bits that chose the interval cleared, -
@@ -35,11 +36,12 @@
  * into [lo, hi]. */
 typedef struct {
     const double *coef;
+    const double *line; /* those of an interval side by side: [interval][STRUCTURE_TERMS] */
     double lo, hi;
 } structure_table;
 
 /* s = u^2 = (2 pi rho / L0)^2 -> k2 - u^(5/6) K_{5/6}(u); for Kolmogorov s = rho^2 -> rho^(5/3).
- * Made by the first call of the process; coef is borrowed for its life. MOAO_MEMORY. */
+ * Made by the first call of the process; coef and line are borrowed for its life. MOAO_MEMORY. */
 status structure_table_init(structure_table *t, int kolmogorov);
 
 /* f[e] += coef * table((x[e] - x0)^2 + (y[e] - y0)^2) for 0 <= e < n; n is a multiple of 8 and the
@@ -47,8 +49,9 @@ status structure_table_init(structure_table *t, int kolmogorov);
 typedef void structure_kernel(const structure_table *t, size_t n, const double *x, const double *y,
                               double x0, double y0, double coef, double *f);
 structure_kernel structure_add_portable;
-/* A kernel for AVX-512 processors, NULL elsewhere. */
+/* Kernels for processors with AVX-512 and with AVX2, NULL elsewhere. */
 structure_kernel *structure_kernel_avx512(void);
+structure_kernel *structure_kernel_avx2(void);
 /* The fastest kernel that this processor runs. */
 structure_kernel *structure_kernel_best(void);
 

@@ -261,11 +261,62 @@ static void test_kernels(void **state) {
     free(radial);
 }
 
+/* Sums of the grids at the near places by the kernels for AVX2 differ from those for any processor
+ * by rounding alone, for every number of places; the grids end with the last place. */
+static void test_near_kernels(void **state) {
+    (void)state;
+    static const int kind[4] = {0, 1, 1, 2};
+    static entries a, b;
+    gradient_kernels avx2;
+    if (!gradient_kernels_avx2(&avx2))
+        skip();
+    for (int kinds = 2; kinds <= 4; kinds++) {
+        const gradient_key key = {
+            .kappa = 0.2, .la = kinds > 2, .lb = 1.25, .turn = kinds == 3 ? 0 : 0.1};
+        const matcov_gradient t = gradient_shape(&key);
+        const size_t size = gradient_near_size(&t);
+        double *near = malloc(size * sizeof *near), worst = 0;
+        assert_non_null(near);
+        assert_int_equal(t.kinds, kinds);
+        for (size_t i = 0; i < size; i++)
+            near[i] = case_random(-1, 1);
+        for (int n = 0; n <= GRADIENT_AT_ONCE; n++) {
+            draw_entries(&t, &a);
+            a.p.n = n;
+            for (int i = 0; i < n; i++) {
+                a.p.entry[i] = GRADIENT_AT_ONCE - 1 - i;
+                a.p.x[i] = i ? case_random(-1, 1) * sqrt(t.near2) : 0.9999999 * sqrt(t.near2);
+                a.p.y[i] = sqrt(t.near2 - a.p.x[i] * a.p.x[i]) * case_random(-1, 1);
+            }
+            gradient_kernels_plain()->places(&t, &a.p);
+            b = a;
+            double *const one[4] = {a.out[0], a.out[1], a.out[2], a.out[3]}, *const two[4] = {
+                                                                                 b.out[0], b.out[1],
+                                                                                 b.out[2],
+                                                                                 b.out[3]};
+            if (kinds == 2) {
+                gradient_near_phase(&a.p, near, 1.7, one);
+                avx2.near_phase(&b.p, near, 1.7, two);
+            } else {
+                gradient_near_axes(&a.p, near, kinds, kind, 1.7, one);
+                avx2.near_axes(&b.p, near, kinds, kind, 1.7, two);
+            }
+            for (int r = 0; r < 4; r++)
+                for (int i = 0; i < GRADIENT_AT_ONCE; i++)
+                    worst = fmax(worst, fabs(a.out[r][i] - b.out[r][i]));
+        }
+        if (!(worst <= 2e-15))
+            fail_msg("%d kinds: off by %.2g", kinds, worst);
+        free(near);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_derivatives), cmocka_unit_test(test_kernels),
-        cmocka_unit_test(test_fill),        cmocka_unit_test(test_radius),
-        cmocka_unit_test(test_mixed),       cmocka_unit_test(test_interaction)};
+        cmocka_unit_test(test_derivatives),  cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_near_kernels), cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_radius),       cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_interaction)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* Mean gradients over the lit part of subapertures: outlines against areas that are counted, tilts
  * over a disc against what is known, and small systems against quadrature. */
+#include "matcov/formula.h"
 #include "matcov/internal.h"
 #include "support/matcov_case.h"
 
@@ -123,6 +124,75 @@ static void test_all_pairs(void **state) {
     sys_free(&s);
 }
 
+/* The phase at a line of points with one subaperture, point by point. */
+static void point_by_point(const outline_phase *p, int k, int n, const double *x, const double *y,
+                           double *f, double *g) {
+    for (int i = 0; i < n; i++) {
+        double e[2];
+        gradient_phases(p->t, p->g->values, p->turn, x[i] - p->c * p->f->centre[0][k] - p->of[0],
+                        y[i] - p->c * p->f->centre[1][k] - p->of[1], e);
+        for (int axis = 0; axis < 2; axis++)
+            e[axis] *= formula_phase_scale(p->f->size) * p->coef;
+        outline_add_phase(p, x[i], y[i], k, formula_phase_scale(1.0), e);
+        f[i] += e[0], g[i] += e[1];
+    }
+}
+
+/* Lines of points at once, near a subaperture and far from it, on a layer as on the ground, give
+ * what each point gives by itself, to rounding; of whole subapertures nothing is added. */
+static void test_lines(void **state) {
+    (void)state;
+    static const case_sensor all[] = {{4, {10, -5}, 90000, 1, 0, {0}, 9},
+                                      {5, {3, 7}, INFINITY, 1.02, 0.3, {0.1, 0}, 9},
+                                      {1, {0, 0}, INFINITY, 1, 0, {0}, 9},
+                                      {2, {-4, 2}, INFINITY, 1, 0, {0}, 9}};
+    static const double layer[][5] = {{0, 25, 6, 3, 1}, {5000, 20, 2, 5, 5}};
+    enum { N = 700 };
+    static double x[N], y[N], got[2][N], want[2][N];
+    int whole = 0, others = 0;
+    sys s;
+    profile p;
+    matcov *mc;
+    case_sys(4, 0.2, 4, 4, all, &s);
+    s.ts.gradient = true;
+    for (int w = 0; w < 4; w++)
+        s.sensors[w].gradient = true;
+    case_profile(2, layer, &p);
+    case_ok(matcov_init(&world, &s, &p, &mc));
+    for (int w = 0; w < 4; w++)
+        for (int l = 0; l < 2; l++)
+            for (int k = 0; k < mc->feet[w].nsub; k++) {
+                outline_phase of;
+                const int n = (int[]){N, 1, 513, 130}[k % 4];
+                double worst = 0, most = 0;
+                assert_true(outline_open_phase(&mc->means, &mc->phase, l, &mc->feet[w], &of));
+                for (int i = 0; i < n; i++) {
+                    x[i] = case_random(-7, 7), y[i] = case_random(-7, 7);
+                    for (int axis = 0; axis < 2; axis++)
+                        got[axis][i] = want[axis][i] = 0;
+                }
+                if (!outline_phases(&of, k, (size_t)n, x, y, got[0], got[1])) {
+                    whole++;
+                    assert_true(mc->feet[w].outline.number[k] < 0 && got[0][0] == 0);
+                    continue;
+                }
+                others++;
+                point_by_point(&of, k, n, x, y, want[0], want[1]);
+                for (int i = 0; i < n; i++)
+                    for (int axis = 0; axis < 2; axis++) {
+                        worst = fmax(worst, fabs(got[axis][i] - want[axis][i]));
+                        most = fmax(most, fabs(want[axis][i]));
+                    }
+                if (!(worst <= 1e-12 * most && most > 0))
+                    fail_msg("sensor %d, layer %d, subaperture %d: off by %.2g of %.2g", w, l, k,
+                             worst, most);
+            }
+    assert_true(whole > 10 && others > 20);
+    matcov_free(mc);
+    case_profile_free(&p);
+    sys_free(&s);
+}
+
 /* Sensors of one geometry have the same arrays under all profiles, also when those that made them
  * are gone; others have their own: turned, of another pupil, of fewer subapertures. */
 static void test_shared(void **state) {
@@ -168,9 +238,10 @@ static void test_shared(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_polynomials), cmocka_unit_test(test_disc),
-        cmocka_unit_test(test_all_pairs), cmocka_unit_test(test_shared)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_polynomials),
+                                       cmocka_unit_test(test_disc),
+                                       cmocka_unit_test(test_all_pairs),
+                                       cmocka_unit_test(test_lines), cmocka_unit_test(test_shared)};
     MPI_Init(&argc, &argv);
     comm_init(MPI_COMM_SELF, &world);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -120,6 +120,8 @@ static void test_kernels(void **state) {
     for (int kolmogorov = 0; kolmogorov < 2; kolmogorov++) {
         check_kernel(structure_add_portable, kolmogorov);
         check_kernel(structure_kernel_best(), kolmogorov);
+        if (structure_kernel_avx2() != NULL)
+            check_kernel(structure_kernel_avx2(), kolmogorov);
     }
 }
 
