@@ -160,61 +160,78 @@ bool outline_open(const gradients *g, const layers *lay, int l, const footprint 
     return true;
 }
 
-/* Separation of parts i of the first and j of the second. */
-static void between(const outline_pair *p, const double q[2], int i, int j, double d[2]) {
-    double pa[2], pb[2];
-    gradients_part_at(p->turn[0], p->r.step[0], p->r.parts[0], i, pa);
-    gradients_part_at(p->turn[1], p->r.step[1], p->r.parts[1], j, pb);
-    for (int k = 0; k < 2; k++)
-        d[k] = q[k] + p->c[0] * pa[k] - p->c[1] * pb[k];
-}
+#define ROWS 256
 
-#define TABLES_AT_ONCE 256
-
-/* Places at which the tables of a pair are wanted, with weights and rows of what they add to. */
+/* Subapertures of the first, `row` of them in the order given: numbers of their outlines,
+ * separations from that of the second [m], what they add to it: e[axis of the first + 2 axis of the
+ * second]. */
 typedef struct {
-    int n, row[TABLES_AT_ONCE];
-    double x[TABLES_AT_ONCE], y[TABLES_AT_ONCE], w[TABLES_AT_ONCE];
-    double e[4][TABLES_AT_ONCE];
-} table_list;
+    int n, row[ROWS], number[ROWS];
+    double x[ROWS], y[ROWS], e[4][ROWS];
+} row_list;
 
-static void list_place(table_list *v, int row, double x, double y, double w) {
-    v->x[v->n] = x, v->y[v->n] = y, v->w[v->n] = w;
-    v->row[v->n++] = row;
+/* e += w times the table at (x + dx, y + dy). */
+static void add_table(const outline_pair *p, int n, const double *x, const double *y, double dx,
+                      double dy, double w, double e[4][ROWS]) {
+    gradient_add_axes(p->t, p->g->values, p->axes, (size_t)n, x, y, -dx, -dy, w * p->coef,
+                      (double *const[]){e[0], e[1], e[2], e[3]});
 }
 
-/* The weighed tables to their rows of to[axis of the first + 2 axis of the second], NULL: not
- * wanted. */
-static void add_list(const outline_pair *p, table_list *v, double *const to[4]) {
-    for (int k = 0; k < 4; k++)
-        memset(v->e[k], 0, (size_t)v->n * sizeof v->e[k][0]);
-    gradient_add_axes(p->t, p->g->values, p->axes, (size_t)v->n, v->x, v->y, 0.0, 0.0, p->coef,
-                      (double *const[]){v->e[0], v->e[1], v->e[2], v->e[3]});
-    for (int k = 0; k < 4; k++)
-        for (int i = 0; i < v->n && to[k] != NULL; i++)
-            to[k][v->row[i]] += v->w[i] * v->e[k][i];
-    v->n = 0;
+/* What second moments of the second's outline add: second differences. */
+static void add_moments_second(const outline_pair *p, int number, const double d[2], row_list *v) {
+    double middle = 0.0;
+    for (int k = 0; k < 2; k++) {
+        const double *m = p->f[1]->outline.moments + 6 * number + 3 * k;
+        const double x = p->c[1] * m[0], y = p->c[1] * m[1];
+        add_table(p, v->n, v->x, v->y, d[0] + x, d[1] + y, m[2], v->e);
+        add_table(p, v->n, v->x, v->y, d[0] - x, d[1] - y, m[2], v->e);
+        middle -= 2.0 * m[2];
+    }
+    add_table(p, v->n, v->x, v->y, d[0], d[1], middle, v->e);
 }
 
-/* Less what the tables have (near: nodes take their place), or what second moments add to them:
- * second differences over a subaperture; with parts of squares of very different sizes. */
-static void list_tables(const outline_pair *p, const int number[2], const double q[2], bool near,
-                        int row, table_list *v, double *const to[4]) {
+/* The same of those of the first that have outlines: each its own. */
+static void add_moments_first(const outline_pair *p, const double d[2], row_list *v) {
+    double x[ROWS], y[ROWS], w[ROWS], e[4][ROWS];
+    int n = 0, which[ROWS];
+    for (int i = 0; i < v->n; i++)
+        if (v->number[i] >= 0)
+            which[n++] = i;
+    for (int place = 0; place < 5 && n > 0; place++) { /* twice the axes' ends, and the middle */
+        const double sign = place % 2 ? -p->c[0] : p->c[0];
+        for (int i = 0; i < n; i++) {
+            const double *all = p->f[0]->outline.moments + 6 * v->number[which[i]],
+                         *m = all + place / 2 * 3;
+            x[i] = v->x[which[i]] + (place < 4 ? sign * m[0] : 0.0);
+            y[i] = v->y[which[i]] + (place < 4 ? sign * m[1] : 0.0);
+            w[i] = place < 4 ? m[2] : -2.0 * (all[2] + all[5]);
+        }
+        for (int k = 0; k < 4; k++)
+            memset(e[k], 0, (size_t)n * sizeof e[k][0]);
+        add_table(p, n, x, y, d[0], d[1], 1.0, e);
+        for (int k = 0; k < 4; k++)
+            for (int i = 0; i < n; i++)
+                v->e[k][which[i]] += w[i] * e[k][i];
+    }
+}
+
+/* Less what the tables have (near: nodes take their place), or what second moments add to them;
+ * with parts of squares of very different sizes. number: of the second's outline, or -1. */
+static void add_tables(const outline_pair *p, int number, bool near, row_list *v) {
     for (int i = 0; i < p->r.parts[0] * p->r.parts[0]; i++)
         for (int j = 0; j < p->r.parts[1] * p->r.parts[1]; j++) {
-            double d[2], middle = near ? -1.0 : 0.0;
-            between(p, q, i, j, d);
-            if (v->n + 9 > TABLES_AT_ONCE)
-                add_list(p, v, to);
-            for (int s = 0; s < 2; s++)
-                for (int k = 0; k < 2 && !near && number[s] >= 0; k++) {
-                    const double *m = p->f[s]->outline.moments + 6 * number[s] + 3 * k;
-                    const double x = p->c[s] * m[0], y = p->c[s] * m[1];
-                    list_place(v, row, d[0] + x, d[1] + y, m[2]);
-                    list_place(v, row, d[0] - x, d[1] - y, m[2]);
-                    middle -= 2.0 * m[2];
-                }
-            list_place(v, row, d[0], d[1], middle);
+            double pa[2], pb[2], d[2];
+            gradients_part_at(p->turn[0], p->r.step[0], p->r.parts[0], i, pa);
+            gradients_part_at(p->turn[1], p->r.step[1], p->r.parts[1], j, pb);
+            for (int k = 0; k < 2; k++)
+                d[k] = p->c[0] * pa[k] - p->c[1] * pb[k];
+            if (near) {
+                add_table(p, v->n, v->x, v->y, d[0], d[1], -1.0, v->e);
+                continue;
+            }
+            if (number >= 0)
+                add_moments_second(p, number, d, v);
+            add_moments_first(p, d, v);
         }
 }
 
@@ -264,8 +281,8 @@ static void add_whole(const outline_pair *p, int s, int i, const double at[2], b
         j = take_nodes(o, set, j, end, p->c[s], p->of[s], 1.0, &v);
         for (int b = 0; b < 2; b++)
             memset(v.d[b], 0, (size_t)v.size * sizeof v.d[b][0]);
-        gradient_add_phase(p->phase[!s], p->g->values, p->turn[!s], (size_t)v.n, v.x, v.y, at[0],
-                           at[1], factor, v.d[0], v.d[1]);
+        gradient_add_phase(p->phase[!s], p->g->values, p->turn[!s], (size_t)(v.n + 3) / 4 * 4, v.x,
+                           v.y, at[0], at[1], factor, v.d[0], v.d[1]);
         for (int b = 0; b < 2; b++) {
             double sum[2];
             weigh(&v, v.d[b], sum);
@@ -293,33 +310,62 @@ static void find_place(const outline_pair *p, int s, int k, double at[2]) {
         at[i] = p->c[s] * p->f[s]->centre[i][k] + p->of[s][i];
 }
 
-void outline_add(const outline_pair *p, int n, int k0, const int *sub, int kb,
-                 double *const to[4]) {
-    int number[2] = {-1, outline_number(p->f[1], kb)};
+/* The rows of a list and what they add, to their places. */
+static void add_rows(const row_list *v, double *const to[4]) {
+    for (int k = 0; k < 4; k++)
+        for (int i = 0; i < v->n && to[k] != NULL; i++)
+            to[k][v->row[i]] += v->e[k][i];
+}
+
+static void take_row(row_list *v, int row, int number, const double q[2]) {
+    const int i = v->n++;
+    v->row[i] = row, v->number[i] = number;
+    v->x[i] = q[0], v->y[i] = q[1];
+    for (int k = 0; k < 4; k++)
+        v->e[k][i] = 0.0;
+}
+
+/* outline_add of ROWS subapertures at most. */
+static void add_some(const outline_pair *p, int n, int k0, const int *sub, int kb,
+                     double *const to[4]) {
+    const int second = outline_number(p->f[1], kb);
     double at[2][2];
-    table_list tables;
-    tables.n = 0;
+    row_list near, apart;
+    near.n = apart.n = 0;
     find_place(p, 1, kb, at[1]);
     for (int i = 0; i < n; i++) {
-        const int ka = sub != NULL ? sub[k0 + i] : k0 + i;
-        number[0] = outline_number(p->f[0], ka);
-        if (number[0] < 0 && number[1] < 0)
+        const int ka = sub != NULL ? sub[k0 + i] : k0 + i,
+                  number[2] = {outline_number(p->f[0], ka), second};
+        if (number[0] < 0 && second < 0)
             continue;
         find_place(p, 0, ka, at[0]);
-        const double q[2] = {at[0][0] - at[1][0], at[0][1] - at[1][1]};
-        const double q2 = closest2(p, q);
-        const bool near = q2 < p->radius2;
-        double e[4] = {0, 0, 0, 0};
-        if (near || q2 < p->moments2)
-            list_tables(p, number, q, near, i, &tables, to);
-        if (!near)
-            continue;
-        add_nodes(p, number, at, !(q2 < p->apart2), e);
-        for (int k = 0; k < 4; k++)
-            if (to[k] != NULL)
-                to[k][i] += e[k];
+        const double q[2] = {at[0][0] - at[1][0], at[0][1] - at[1][1]}, q2 = closest2(p, q);
+        if (q2 < p->radius2) {
+            double e[4] = {0, 0, 0, 0};
+            add_nodes(p, number, at, !(q2 < p->apart2), e);
+            take_row(&near, i, number[0], q);
+            for (int k = 0; k < 4; k++)
+                near.e[k][near.n - 1] = e[k];
+        } else if (q2 < p->moments2) {
+            take_row(&apart, i, number[0], q);
+        }
     }
-    add_list(p, &tables, to);
+    if (near.n > 0)
+        add_tables(p, second, true, &near);
+    if (apart.n > 0)
+        add_tables(p, second, false, &apart);
+    add_rows(&near, to);
+    add_rows(&apart, to);
+}
+
+void outline_add(const outline_pair *p, int n, int k0, const int *sub, int kb,
+                 double *const to[4]) {
+    for (int i = 0; i < n; i += ROWS) {
+        double *from[4];
+        for (int k = 0; k < 4; k++)
+            from[k] = to[k] != NULL ? to[k] + i : NULL;
+        add_some(p, n - i < ROWS ? n - i : ROWS, k0 + i, sub, kb, from);
+    }
 }
 
 bool outline_open_phase(const gradients *g, const layers *lay, int l, const footprint *f,
