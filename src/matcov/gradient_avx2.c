@@ -6,6 +6,7 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 
 #include <immintrin.h>
+#include <string.h>
 
 #define AVX2 __attribute__((target("avx2,fma")))
 #define INLINE static inline __attribute__((always_inline))
@@ -217,6 +218,31 @@ DOUBLE INLINE __m256d difference(__m256d a, __m256d b, __m256d c, __m256d d) {
     return _mm256_sub_pd(_mm256_mul_pd(a, b), _mm256_mul_pd(c, d));
 }
 
+/* Lists the near ones of four entries, of which number e is the first, and up to four that are not
+ * counted after them. */
+DOUBLE INLINE void list_double(const separation_double *p, const double turn[2], size_t e,
+                               near_places *places) {
+    static const int8_t order[16][4] = {
+        {0}, {0},    {1},    {0, 1},    {2},    {0, 2},    {1, 2},    {0, 1, 2},
+        {3}, {0, 3}, {1, 3}, {0, 1, 3}, {2, 3}, {0, 2, 3}, {1, 2, 3}, {0, 1, 2, 3}};
+    int32_t bytes;
+    memcpy(&bytes, order[p->near], sizeof bytes);
+    const __m128i which = _mm_cvtepi8_epi32(_mm_cvtsi32_si128(bytes));
+    const __m256i low = _mm256_slli_epi64(_mm256_cvtepi32_epi64(which), 1);
+    const __m256i halves = _mm256_or_si256(
+        low, _mm256_or_si256(_mm256_slli_epi64(low, 32), _mm256_set1_epi64x(INT64_C(1) << 32)));
+    const __m256d c = _mm256_set1_pd(turn[0]), s = _mm256_set1_pd(turn[1]);
+    const __m256d x = sum(c, p->dx, s, p->dy), y = difference(c, p->dy, s, p->dx);
+    const int n = places->n;
+    _mm_storeu_si128((__m128i *)(void *)(places->entry + n),
+                     _mm_add_epi32(_mm_set1_epi32((int)e), which));
+    _mm256_storeu_pd(places->x + n,
+                     _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(x), halves)));
+    _mm256_storeu_pd(places->y + n,
+                     _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(y), halves)));
+    places->n = n + __builtin_popcount(p->near);
+}
+
 /* Separations of four entries, of which the first `here` are there; e is the number of the first.
  * Near ones are listed. */
 DOUBLE INLINE void separate_double(const matcov_gradient *t, const double turn[2], size_t e,
@@ -239,13 +265,9 @@ DOUBLE INLINE void separate_double(const matcov_gradient *t, const double turn[2
                         _mm256_set1_epi64x(INT64_C(0x3ff0000000000000)));
     p->m = _mm256_sub_pd(_mm256_castsi256_pd(mantissa),
                          _mm256_set1_pd(1.0 + 0.5 / (1 << GRADIENT_BITS)));
-    for (unsigned near = p->near; near != 0; near &= near - 1) {
-        const int k = __builtin_ctz(near), n = places->n++;
-        const double dx = x[k] - x0, dy = y[k] - y0;
-        places->entry[n] = (int32_t)e + k;
-        places->x[n] = turn[0] * dx + turn[1] * dy;
-        places->y[n] = turn[0] * dy - turn[1] * dx;
-    }
+    if (p->near != 0)
+        list_double(p, turn, e, places);
+    __asm__("" : : "r"(p->line) : "memory"); /* as in separate */
 }
 
 /* Cubics of the four entries, of four coefficients each. */
