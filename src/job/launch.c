@@ -300,12 +300,6 @@ status launch_run(int n, char *const *argv, const char *log, int *code, bool *as
         sigaddset(&wanted, signals[i]);
     set_environment();
     TRY(launch_check_room(n));
-    char here[PATH_MAX];
-    if (getcwd(here, sizeof here) == NULL)
-        TRY(status_fail(MOAO_INPUT,
-                        "the current folder cannot be found (%s), and mpirun starts ranks there: "
-                        "change to another",
-                        strerror(errno)));
     TRY(make_command(n, argv, &v));
     if (log != NULL)
         TRY(file_open_log(log, &out));

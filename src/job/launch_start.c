@@ -5,6 +5,7 @@
 #include "base/text.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -71,9 +72,25 @@ static status check_files(int n) {
                        (unsigned long long)r.rlim_cur, (unsigned long long)need, n, text_plural(n));
 }
 
+static status check_current_folder(void) {
+    char here[PATH_MAX];
+    if (getcwd(here, sizeof here) != NULL)
+        return MOAO_OK;
+    return status_fail(MOAO_INPUT,
+                       "the current folder cannot be found (%s), and MPI starts ranks there: "
+                       "change to another",
+                       strerror(errno));
+}
+
 status launch_check_room(int n) {
-    status st = check_files(n);
-    return st == MOAO_OK && n > 0 ? check_session_folder(n) : st;
+    status st;
+    TRY(check_files(n));
+    if (n > 0) {
+        TRY(check_session_folder(n));
+        TRY(check_current_folder());
+    }
+done:
+    return st;
 }
 
 /* --- words of ranks (base/launcher.h) */

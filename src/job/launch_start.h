@@ -8,8 +8,7 @@
 
 /* Whether n ranks can be started on this node, 0: one alone, without a session: room in the folder
  * of Open MPI's sessions (TMPDIR), open files (the soft limit is raised as far as the hard one
- * allows). MOAO_INPUT says what to do.
- */
+ * allows), a current folder that exists. MOAO_INPUT says what to do. */
 status launch_check_room(int n);
 
 /* The launcher's end of what ranks say (base/launcher.h). */
