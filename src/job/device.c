@@ -75,7 +75,7 @@ static status start(void *of) {
 
 void device_begin(const comm *c, device_start *d) {
     *d = (device_start){.node_rank = c->node_rank};
-    sem_init(&d->driven, 0, 0);
+    d->begun = sem_init(&d->driven, 0, 0) == 0;
     background_begin(&d->thread, 1, start, d);
 }
 
@@ -86,6 +86,9 @@ void device_wait(device_start *d) {
 
 void device_end(device_start *d) {
     background_drop(&d->thread);
+    if (d->begun)
+        sem_destroy(&d->driven);
+    d->begun = false;
 }
 
 /* --- which one */

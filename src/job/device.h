@@ -18,7 +18,8 @@ typedef struct {
     int node_rank;
     bool known;
     size_t free, memory; /* known: of the device before libraries were loaded [bytes] */
-    sem_t driven;        /* the first part has ended */
+    bool begun;
+    sem_t driven; /* begun: the first part has ended */
 } device_start;
 bool device_is_likely(const params *par);
 void device_begin(const comm *c, device_start *d);
