@@ -205,26 +205,37 @@ done:
     return st;
 }
 
+/* Chunks of a ToR with something to compute, first those that decide on the accuracy; from {1}. */
+typedef struct {
+    int deciding, t0, t1;
+} chunk_turn;
+
+static bool next_chunk(const run *r, int k, chunk_turn *c) {
+    for (; c->deciding >= 0; c->deciding--, c->t1 = 0)
+        while (c->t1 < r->u.s.ntarget) {
+            c->t0 = c->t1;
+            c->t1 = chunk_end(r, k, c->t0);
+            if (accuracy_decides(&r->acc, c->t0, c->t1) == c->deciding &&
+                any_pending(r, k, c->t0, c->t1))
+                return true;
+        }
+    return false;
+}
+
 /* The tables of the exposure that comes first with ToR k, of profile p, while that is factored;
  * not where its loop's gain is sought before. */
 static void begin_first_tables(run *r, int k, const profile *p, obsexposure *ex) {
-    int first, end;
+    chunk_turn c = {1};
+    int first, end, turn = 0;
+    if (run_seeks_gain(r) || !next_chunk(r, k, &c))
+        return;
     atmos_exposures_of(&r->u.a, k, &first, &end);
-    for (int deciding = 1; deciding >= 0 && !run_seeks_gain(r); deciding--)
-        for (int t0 = 0, t1; t0 < r->u.s.ntarget; t0 = t1) {
-            t1 = chunk_end(r, k, t0);
-            if (accuracy_decides(&r->acc, t0, t1) != deciding || !any_pending(r, k, t0, t1))
-                continue;
-            int turn = 0;
-            const int e = next_pending(r, k, t0, t1, &turn, first - 1);
-            obsseq_begin(&r->seq, p, atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]), &ex[e]);
-            return;
-        }
+    const int e = next_pending(r, k, c.t0, c.t1, &turn, first - 1);
+    obsseq_begin(&r->seq, p, atmos_profile_at(&r->u.a, r->u.a.exposure_time[e]), &ex[e]);
 }
 
 /* Collective. Factor of ToR k, unless it is there, then chunk after chunk. */
 static status all_chunks(run *r, int k, obsexposure *ex, bool *factored) {
-    const int nt = r->u.s.ntarget;
     status st = MOAO_OK;
     const profile *p = atmos_tor_profile(&r->u.a, k);
     begin_part(r, r->pl->time.tor, r->pl->flops[STAGE_FACTOR] / r->u.a.ntor);
@@ -237,12 +248,8 @@ static status all_chunks(run *r, int k, obsexposure *ex, bool *factored) {
     }
     *factored = true;
     TRY(stop_if_asked(r));
-    for (int deciding = 1; deciding >= 0; deciding--)
-        for (int t0 = 0, t1; t0 < nt; t0 = t1) {
-            t1 = chunk_end(r, k, t0);
-            if (accuracy_decides(&r->acc, t0, t1) == deciding && any_pending(r, k, t0, t1))
-                TRY(one_chunk(r, k, t0, t1, ex));
-        }
+    for (chunk_turn c = {1}; next_chunk(r, k, &c);)
+        TRY(one_chunk(r, k, c.t0, c.t1, ex));
 done:
     return st;
 }
