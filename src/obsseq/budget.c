@@ -513,7 +513,7 @@ done:
     return st;
 }
 
-status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
+status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct, bool scaled) {
     engine *e = &t->e;
     const int64_t rows = t->t.nlrow, n = b->few.n;
     const int slot = k % PSF_SLOTS;
@@ -521,7 +521,7 @@ status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct) {
     status st;
     if (b->mirror == NULL || !b->lags || b->all_at_once)
         return MOAO_OK;
-    if (b->again) {
+    if (scaled) {
         memcpy(ends, b->before + k * n, (size_t)n * sizeof *ends);
         return MOAO_OK;
     }

@@ -40,7 +40,6 @@ typedef struct {
     bool all_at_once; /* so are those of the exposure */
     double *before; /* [targets][few.n] the products of each target's lag, of the exposure computed
                        last; NULL: not kept */
-    bool again;     /* those are of this exposure */
     void **columns; /* on the device: columns of W Cpm' at those points */
     void **column_hosts; /* pinned: PSF_SLOTS lists of them */
     double *gains;       /* [targets][m/2][3]: W_x'G W_x, W_y'G W_y, 2 W_x'G W_y of a subaperture */
@@ -79,11 +78,11 @@ void budget_close(tor *t, budget_term *b);
 status budget_prepare(tor *t, budget_term *b, linop *op, const profile *p, const double *noise);
 /* Local. Whether it takes all lags at once. */
 bool budget_at_once(const budget_term *b, const linop *op, const sys *s, const profile *p);
-/* Local. All lags kept become s times what they were: those of the next exposure, `again`. */
+/* Local. All lags kept become s times what they were: those of the next exposure. */
 void budget_scale_lags(const tor *t, budget_term *b, double s);
 /* Collective in the group. The lag of the k-th target, whose W Cpm' is ct, unless it was taken; the
- * target is aimed anew. */
-status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct);
+ * target is aimed anew. scaled: it is the one kept (budget_scale_lags). */
+status budget_lag(tor *t, budget_term *b, linop *op, int k, const double *ct, bool scaled);
 /* Local, where the work of the target is done: its terms [m^2], out[budget_count]; total: variance
  * of its images [m^2]. Fitting, aliasing and what is left are for budget_complete, local, after
  * mirror_budget_end. */

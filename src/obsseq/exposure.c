@@ -379,7 +379,7 @@ static status start_psf(obsseq *o, linop *op, int k) {
     if (st == MOAO_OK)
         st = target_sums(o, op, k);
     if ((st = team_agree(t, st)) == MOAO_OK)
-        st = budget_lag(&o->t, &o->budget, op, k, phase_of(&o->phase, &o->t, k));
+        st = budget_lag(&o->t, &o->budget, op, k, phase_of(&o->phase, &o->t, k), o->formed);
     TIMED_WAIT(o->t.e.rep, STAGE_PSF, st = team_agree(t, st));
     if (st == MOAO_OK)
         st = sum_of_group(o, owner);
@@ -493,11 +493,10 @@ static status expose_head(obsseq *o, linop *op, const profile *p) {
     const int n = o->t.ch.nmine;
     obsexposure ex = {0};
     status st;
-    o->budget.again = false;
     TRY(prepare(o, op, p, &ex));
     TRY(residual_pass(&o->t, &o->phase, op, 0, n));
     for (int k = 0; k < n && st == MOAO_OK; k++)
-        st = budget_lag(&o->t, &o->budget, op, k, phase_of(&o->phase, &o->t, k));
+        st = budget_lag(&o->t, &o->budget, op, k, phase_of(&o->phase, &o->t, k), false);
     TRY(engine_agree_now(&o->t.e, STAGE_EXPOSURE, st));
 done:
     obsexposure_free(&ex);
@@ -508,7 +507,7 @@ done:
  * it: residuals that follow from those of another exposure (o->formed). */
 static status form_multiple(obsseq *o, linop *op) {
     status st = MOAO_OK;
-    o->formed = o->budget.again = false;
+    o->formed = false;
     if (o->in.a == NULL || !multiple_may(&o->t, &o->phase, op) || o->t.plan->by_layers)
         return st;
     const int head = find_head(o), end = o->in.number;
@@ -524,7 +523,7 @@ static status form_multiple(obsseq *o, linop *op) {
         TRY(multiple_form(&o->t, &o->phase, op, p, before, s));
         budget_scale_lags(&o->t, &o->budget, s);
     }
-    o->formed = o->budget.again = true;
+    o->formed = true;
 done:
     return st;
 }
@@ -543,7 +542,7 @@ static status expose_all_exactly(obsseq *o, linop *op, const profile *p, obsexpo
     o->last_residual.number = o->in.number;
     o->last_residual.solved = o->t.solved;
 done:
-    o->formed = o->budget.again = false;
+    o->formed = false;
     return st;
 }
 
