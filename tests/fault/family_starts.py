@@ -29,15 +29,15 @@ print(repr(moao.psf(2, 1, 2.2, case=sys.argv[1], cache=sys.argv[2], ranks=int(sy
 
 
 def trials(lab, rng, full):
-    """Endless in the full form: every kind in turn, with the MPI that the program is built for and with Open MPI 5."""
+    """Endless in the full form: every kind in turn, with the MPI that the program is built for and with Open MPI 5, in turn, too."""
     several, i = ["own"], 0
     if lab.open_mpi_5():
         several.append("5")
     else:
         yield spec_of(NAME, what="absent")
-    while full or i < 7 * len(several):
+    while full or i < len(KINDS):
         what = KINDS[i % len(KINDS)]
-        keys = {"what": what, "mpi": several[i // len(KINDS) % len(several)]}
+        keys = {"what": what, "mpi": several[i % len(several)]}
         if what == "ranks":
             n = rng.choice(RANKS)
             targets = ["moao", "mpirun", "rank%d" % rng.randrange(n), "all"]
