@@ -443,7 +443,7 @@ static void count_work(const request *q, plan *p) {
     if (p->way != COMMAND_MATRIX)
         p->flops[STAGE_SETUP] += 2 * v * v * v / 3;
     if (s->fit.phase)
-        p->flops[STAGE_SETUP] = fit_flops(s, o);
+        p->flops[STAGE_SETUP] = fit_flops(s, o, p->nrank);
     if (o->budget)
         p->flops[STAGE_SETUP] += mirror_budget_flops(s, o, a);
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;

@@ -236,8 +236,8 @@ size_t fit_work_bytes(const sys *s, const psf_opts *o) {
            sizeof(double);
 }
 
-double fit_flops(const sys *s, const psf_opts *o) {
+double fit_flops(const sys *s, const psf_opts *o, int nrank) {
     const double v = sys_commands(s), np = (double)psf_points_of(s, o), n = sys_fit_directions(s);
     const double reach = mirror_row_actuators(s);
-    return v * v * v + n * (mirror_product_flops(s, np, v) + np * reach * reach);
+    return nrank * (v * v * v + n * np * reach * reach) + n * mirror_product_flops(s, np, v);
 }

@@ -25,9 +25,9 @@ status fit_init(const comm *c, const sys *s, psf *p, double *f);
  * both v x sys_low_modes(s), leading dimension v. MOAO_MEMORY. */
 status fit_low_orders(const sys *s, psf *p, const double *f, double *z, double *q);
 
-/* Local, for the plan: bytes of a rank while it runs, without f; floating-point operations of all
- * ranks. */
+/* Local, for the plan: bytes of a rank while it runs, without f; floating-point operations of nrank
+ * ranks: M^-1 is every rank's, columns of F are shared out. */
 size_t fit_work_bytes(const sys *s, const psf_opts *o);
-double fit_flops(const sys *s, const psf_opts *o);
+double fit_flops(const sys *s, const psf_opts *o, int nrank);
 
 #endif

@@ -165,6 +165,11 @@ static void test_directions(void **state) {
     assert_true(check > (m * m + directions * t * m) * value * (1 - 1e-9));
     assert_true(check < (m * m + 2 * directions * t * m) * value);
     g.s.fit.ndir = (int)directions;
+    /* every rank inverts the mirrors' normal matrix */
+    g.m.nrank = 4;
+    assert_int_equal(make_plan(&g, &one), MOAO_OK);
+    assert_true(one.flops[STAGE_SETUP] - all.flops[STAGE_SETUP] > 3 * v * v * v);
+    g.m.nrank = 1;
     close_given(&g);
 }
 
