@@ -205,7 +205,8 @@ done:
     return st;
 }
 
-/* Chunks of a ToR with something to compute, first those that decide on the accuracy; from {1}. */
+/* Chunks of a ToR with something to compute, first those that decide on the accuracy; from
+ * {.deciding = 1}. */
 typedef struct {
     int deciding, t0, t1;
 } chunk_turn;
@@ -225,7 +226,7 @@ static bool next_chunk(const run *r, int k, chunk_turn *c) {
 /* The tables of the exposure that comes first with ToR k, of profile p, while that is factored;
  * not where its loop's gain is sought before. */
 static void begin_first_tables(run *r, int k, const profile *p, obsexposure *ex) {
-    chunk_turn c = {1};
+    chunk_turn c = {.deciding = 1};
     int first, end, turn = 0;
     if (run_seeks_gain(r) || !next_chunk(r, k, &c))
         return;
@@ -248,7 +249,7 @@ static status all_chunks(run *r, int k, obsexposure *ex, bool *factored) {
     }
     *factored = true;
     TRY(stop_if_asked(r));
-    for (chunk_turn c = {1}; next_chunk(r, k, &c);)
+    for (chunk_turn c = {.deciding = 1}; next_chunk(r, k, &c);)
         TRY(one_chunk(r, k, c.t0, c.t1, ex));
 done:
     return st;
