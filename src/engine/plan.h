@@ -75,6 +75,8 @@ typedef struct plan {
 
     /* work of the whole run */
     double flops[STAGE_COUNT]; /* all ranks */
+    double follow;             /* of the exposures the share whose residual follows from that of
+                                  the one before (obsseq/multiple.h) */
     double output;             /* bytes that stay on disk */
     struct {                   /* expected, all ranks together [s] */
         double tor;            /* Cmm of a reconstructor and its factor */

@@ -415,8 +415,7 @@ static projection projection_of(const plan *p, const sys *s) {
                         .end = raw ? 4 * v * v * v : 0};
 }
 
-/* Of all exposures the share whose residual follows from that of the one before
- * (obsseq/multiple.h). */
+/* plan.follow. */
 static double multiples(const request *q, const plan *p) {
     const atmos *a = q->a;
     int n = 0;
@@ -449,7 +448,8 @@ static void count_work(const request *q, plan *p) {
     p->flops[STAGE_FACTOR] = ntor * m * m * m / 3;
     const double nw = sys_shares(s) ? p->nchunk : nt; /* W, and Y of an exposure */
     const double nd = p->by_layers ? p->nchunk : nt;  /* targets with covariances of their own */
-    const double follow = multiples(q, p), part = q->residuals * (1 - follow);
+    p->follow = multiples(q, p);
+    const double part = q->residuals * (1 - p->follow);
     p->flops[STAGE_SOLVE] = ntor * nw *
                             (2 * v * m * m * (1 + p->pair->factor->residuals) +
                              2 * v * of.solve * sys_fit_directions(s) * m);
@@ -457,7 +457,7 @@ static void count_work(const request *q, plan *p) {
                                    (nw * (v * m * m + 2 * v * v * m + of.end) +
                                     nd * 2 * v * (o->phase ? points : of.exposure) * m) +
                                (o->phase ? 0 : ne * (2 * v * t * of.truth + 2 * v * v * t));
-    p->flops[STAGE_EXPOSURE] += q->residuals * follow * ne * nw * 2 * v * v * m; /* noise */
+    p->flops[STAGE_EXPOSURE] += q->residuals * p->follow * ne * nw * 2 * v * v * m; /* noise */
     if (p->by_layers)
         p->flops[STAGE_EXPOSURE] += ne * p->nchunk * plan_layers_flops(q);
     if (o->budget)
@@ -582,7 +582,7 @@ static void estimate(const request *q, const machine *k, plan *p) {
     } else {
         p->time.exposure += uneven * seen;
     }
-    const double follow = multiples(q, p); /* their noise is computed, and images */
+    const double follow = p->follow; /* their noise is computed, and images */
     p->time.common *= 1 - follow;
     p->time.exposure = (1 - follow) * (p->time.exposure - uneven * image) +
                        uneven * (image + follow * 2 * v * v * m * product);
