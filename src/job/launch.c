@@ -277,9 +277,10 @@ static int exit_code(int how, bool asked, bool ended, launch_start *start) {
                 code == 128 + SIGKILL ? ", as happens when the memory is short" : "");
         return 1;
     }
-    if (start->started) {
+    /* of ranks that did not come up here: what ends before MPI is up ends with 2, and has told */
+    if (start->started || asked || (code == 1 && start->seconds > 0)) {
         fprintf(stderr,
-                "moao: mpirun was ended (exit code %d), perhaps before all that the run said came "
+                "moao: mpirun ended (exit code %d), perhaps before all that the run said came "
                 "out; what is finished is kept: go on with --resume\n",
                 code);
         return said > 0 ? said : 1;

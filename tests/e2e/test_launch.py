@@ -184,6 +184,16 @@ class Launch(unittest.TestCase):
         self.assertEqual(code, 3, text)
         self.assertIn("go on with --resume", text)
 
+    def test_mpirun_ends_before_its_ranks_begin(self):
+        """As Open MPI's, ended by a signal, does without a word."""
+        fake = os.path.join(self.folder, "bin")
+        os.makedirs(fake)
+        write_case(fake + "/mpirun", "#!/bin/sh\nexit 1\n")
+        os.chmod(fake + "/mpirun", 0o755)
+        code, text, _ = self.call(env={"PATH": fake + ":" + os.environ["PATH"]})
+        self.assertEqual(code, 1)
+        self.assertRegex(text, r"\Amoao: mpirun ended \(exit code 1\), .*: go on with --resume\n\Z")
+
     def test_many_ranks(self):
         """More ranks on a node than a socket holds words that nobody has read yet (10, where Linux is left as it is)."""
         code, text, _ = self.call("run", "-n", "14", self.case, "-o", self.out)
