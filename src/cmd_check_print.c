@@ -51,6 +51,11 @@ __attribute__((format(printf, 2, 3))) static void say(const char *label, const c
     paragraph(label, plain_text(words));
 }
 
+/* dgemm of a rank, of its GPU where that is known [flop/s]. */
+static double advice_rate(const advice *a) {
+    return a->m.devices && a->m.device_rate > 0 ? a->m.device_rate : a->m.rate;
+}
+
 static void print_split(const sys *s) {
     const split_control *c = &s->fit.split;
     if (!c->on)
@@ -335,12 +340,18 @@ static status print_plan(const check_facts *f, const advice *a) {
              : a->gpus > 0     ? card
              : f->measured     ? "measured here"
                                : "assumed",
-             a->m.rate / 1e9, a->step < 1 ? "within " : "every ");
+             advice_rate(a) / 1e9, a->step < 1 ? "within " : "every ");
     if (a->step < 1)
         text_add(&t, "1 s");
     else
         text_add_time(&t, a->step);
     say("expected time", "%s", t.s != NULL ? t.s : "");
+    if (p->time.exact > 1.05 * p->time.total) {
+        t.len = 0;
+        text_add_time(&t, p->time.exact);
+        say("", "%s where mixed precision is not within compute.mixed_tolerance",
+            t.s != NULL ? t.s : "");
+    }
     free(t.s);
     return t.failed;
 }
@@ -557,8 +568,10 @@ static void write_plan(json *j, const char *key, const advice *a) {
     json_number(j, "output_bytes", p->output);
     if (a->fits) {
         json_integer(j, "targets_at_a_time", p->chunk);
-        json_number(j, "rank_gflops", a->m.rate / 1e9);
+        json_number(j, "rank_gflops", advice_rate(a) / 1e9);
         json_number(j, "seconds", p->time.total);
+        if (p->time.exact > p->time.total)
+            json_number(j, "seconds_exact", p->time.exact);
         json_number(j, "checkpoint_seconds", a->step);
         json_number(j, "job_limit_seconds", a->limit);
         json_integer(j, "jobs", a->jobs);

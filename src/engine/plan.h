@@ -84,7 +84,10 @@ typedef struct plan {
         double common;         /* what the targets of a chunk share, in each exposure */
         double exposure;       /* one target of one exposure */
         double start;          /* what comes before */
+        double sample_w;       /* W of the sampled target by the reference; 0: as all others */
+        double sample;         /* that target in an exposure by the reference */
         double total;          /* of the whole run */
+        double exact;          /* the same where no sample is within compute.mixed_tolerance */
     } time;
 } plan;
 

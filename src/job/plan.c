@@ -523,6 +523,18 @@ static double image_time(const request *q, const gpu_model *g) {
            (g != NULL ? 10 * g->bandwidth / gpu_model_reference()->bandwidth : 1);
 }
 
+/* What is checked of products that are not exact; flop, value: seconds of an operation and of an
+ * evaluation in double precision. */
+static void add_sample(const request *q, const machine *k, double flop, double value, plan *p) {
+    const gpu_model *const g = k->model != NULL ? k->model : gpu_model_reference();
+    const bool integers = plan_by_integers(p) || p->moduli_reference > 0;
+    const plan_rates rates = {.flop = integers ? flop / gpu_model_integers(g) : flop,
+                              .fp16 = flop / gpu_model_fp16_solve(g),
+                              .value = value,
+                              .single = value / gpu_model_fp32_entries(g)};
+    plan_sample_time(q, k, &rates, p);
+}
+
 /* tests/e2e/test_figures.py compares the times of the full scale with those of docs/figures.json.
  */
 static void estimate(const request *q, const machine *k, plan *p) {
@@ -593,6 +605,7 @@ static void estimate(const request *q, const machine *k, plan *p) {
                     a->nexposure * (p->nchunk * p->time.common +
                                     nt * q->residuals * p->time.exposure + q->want * image) +
                     check_values(q, slopes, ages) * once_value;
+    add_sample(q, k, flop, once_value, p);
 }
 
 /* Factors that are computed, in units of one for each reconstructor: a node's devices compute one

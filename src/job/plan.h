@@ -145,4 +145,12 @@ double plan_layers_value(const request *q, double value);
 double plan_layers_flops(const request *q);
 double plan_look_up_flops(const request *q);
 
+typedef struct { /* seconds of all ranks together: an operation in double precision and in FP16, an
+                    evaluation in double and single precision */
+    double flop, fp16, value, single;
+} plan_rates;
+/* Local. What products that are not exact add to a plan's time.total, where samples are within the
+ * tolerance, and to time.exact, where none is. */
+void plan_sample_time(const request *q, const machine *k, const plan_rates *r, plan *p);
+
 #endif

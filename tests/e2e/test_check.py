@@ -135,6 +135,12 @@ class Check(unittest.TestCase):
         self.assertEqual(none["jobs"], 0)
         self.assertIn("ends before its first checkpoint", text["verdict"])
 
+    def test_set_up_beside_gpus(self):
+        """Commands of common mirrors are fitted by the host of GPUs: by as many cores as it has, at their rate."""
+        case = ("check", os.path.join(ROOT, "bench", "morfeo-gpu.yaml"), "--nodes", "1", "--gpus", "1", "--memory", "100", "--json")
+        few, many = (json.loads(moao(*case, "--cores", n).stdout)["machine"]["seconds"] for n in ("2", "16"))
+        self.assertGreater(few, many + 5)
+
     def test_gpus_of_another_machine(self):
         """In double precision where that is asked for, else as fast as the checks allow."""
         gpus = ("check", MOSAIC, "--nodes", "4", "--gpus", "4", "--cores", "64", "--memory", "500")

@@ -303,6 +303,47 @@ static void test_too_little_for_mixed(void **state) {
     close_given(&g);
 }
 
+/* In mixed precision one target is computed with the reference, too, in sampled exposures, with a W
+ * of its own; where that shows too large a difference, all are. */
+static void test_sample(void **state) {
+    static const char *const modes[] = {"mode=glao", "psf.residual=phase"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        given g;
+        plan p, other;
+        open_given(modes[i], 1, &g);
+        g.m.devices = true;
+        g.m.device_rate = 1e12;
+        g.par.compute_precision = PRECISION_PARAM_DOUBLE;
+        assert_int_equal(make_plan(&g, &p), MOAO_OK);
+        assert_true(p.pair->product->exact && p.time.sample == 0 && p.time.sample_w == 0);
+        expect_near(p.time.exact, p.time.total);
+        g.par.compute_precision = PRECISION_PARAM_MIXED;
+        assert_int_equal(make_plan(&g, &p), MOAO_OK);
+        assert_true(p.pair->product->fp16);
+        const double ne = g.a.nexposure, ntor = g.a.ntor, m = (double)g.s.m, v = sys_commands(&g.s),
+                     flop = 1 / (MACHINE_EFFICIENCY * g.m.device_rate),
+                     value = MACHINE_EVALUATION / MACHINE_DEVICE_THREADS;
+        assert_true(ne > ntor && ntor > 0);
+        /* W T, Y, W Cpm', T and Cpm; R and B0, Cmm0 and Ctm0, and two steps in FP16 */
+        assert_true(p.time.sample >
+                    2 * v * m * (m + v + (double)g.q.points) * flop / MACHINE_INTEGERS +
+                        (0.5 * m * m + (double)g.q.points * m) * g.q.nlayer * value * 0.99);
+        const double t = (double)sys_fit_rows(&g.s) * sys_fit_directions(&g.s);
+        assert_true(p.time.sample_w > 2 * v * m * (m + t) * flop / MACHINE_INTEGERS +
+                                          (0.5 * m * m + t * m) * g.q.nlayer * value);
+        g.par.compute_mixed_samples = 1; /* every exposure */
+        assert_int_equal(make_plan(&g, &p), MOAO_OK);
+        g.par.compute_mixed_samples = 2;
+        assert_int_equal(make_plan(&g, &other), MOAO_OK);
+        assert_true(fabs(p.time.total - other.time.total - (ne - ntor) / 2 * p.time.sample) <
+                    1e-12 * p.time.total);
+        const double each = p.time.sample + (sys_shares(&g.s) ? 0 : p.time.sample_w);
+        assert_true(p.time.exact - p.time.total >= ne * g.s.ntarget * each * (1 - 1e-12));
+        close_given(&g);
+    }
+}
+
 static int write_the_case(void **state) {
     const int st = enter_folder(state);
     if (st == 0)
@@ -316,6 +357,7 @@ int main(void) {
         cmocka_unit_test(test_work),    cmocka_unit_test(test_directions),
         cmocka_unit_test(test_memory),  cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_threads), cmocka_unit_test(test_too_little_for_mixed),
+        cmocka_unit_test(test_sample),
     };
     return cmocka_run_group_tests(tests, write_the_case, leave_folder);
 }

@@ -1,0 +1,65 @@
+/* The time of what is checked where products are not exact (job/accuracy.h): one target with the
+ * reference, in double precision, in the exposures that are sampled. Operations and evaluations are
+ * those of src/residual/fp16_reference.c. */
+#include "job/plan.h"
+
+#include <math.h>
+
+/* Seconds of n operations in double precision and in FP16, and of evaluations of the structure
+ * function in double and single precision, all ranks together. */
+typedef struct {
+    double flops, fp16, values, singles;
+} work;
+
+static double seconds(const work *w, const plan_rates *r) {
+    return w->flops * r->flop + w->fp16 * r->fp16 + w->values * r->value + w->singles * r->single;
+}
+
+/* W of a target: from the factor in FP16, then R = B0 - W Cmm0 and W += R Cmm0^-1, once. */
+static work reconstructor_work(const request *q) {
+    const sys *s = q->s;
+    const double m = (double)s->m, t = (double)sys_fit_rows(s), v = sys_commands(s),
+                 n = sys_fit_directions(s), right = 2 * v * t * m * n;
+    return (work){.flops = 2 * v * m * m + right,
+                  .fp16 = 4 * v * m * m + right,
+                  .values = q->nlayer * (0.5 * m * m + t * m * n),
+                  .singles = q->nlayer * t * m * n};
+}
+
+/* An exposure of it: W T, Y, and W Cpm' or P Ctm. */
+static work exposure_work(const request *q, double rows, double slopes, double ages) {
+    const double m = (double)q->s->m, v = sys_commands(q->s);
+    return (work){.flops = 2 * v * m * m + 2 * v * v * m + 2 * v * rows * m,
+                  .values = 0.5 * m * m * slopes + rows * m * ages};
+}
+
+void plan_sample_time(const request *q, const machine *k, const plan_rates *r, plan *p) {
+    const atmos *a = q->a;
+    const factor_kind *f = p->pair->factor;
+    const double nt = q->s->ntarget, ne = a->nexposure, ntor = a->ntor, n = p->nrank;
+    const bool own = p->pair->product->fp16, shares = sys_shares(q->s);
+    double slopes, ages;
+    p->time.sample = p->time.sample_w = 0;
+    p->time.exact = p->time.total;
+    if (p->pair->product->exact)
+        return;
+    plan_count_ages(q->s, a, &slopes, &ages);
+    const work w = own ? reconstructor_work(q) : (work){0},
+               e = exposure_work(q, q->o->phase ? (double)q->points : (double)sys_fit_rows(q->s),
+                                 slopes, ages);
+    /* devices of a node sample together where each has the factor; else one rank does */
+    const double alone = n / (f->split && k->nnode > 0 ? n / k->nnode : 1);
+    const double samples = ntor + (ne - ntor) / q->par->compute_mixed_samples;
+    p->time.sample_w = seconds(&w, r) * alone;
+    p->time.sample = seconds(&e, r) * alone;
+    p->time.total += ntor * p->time.sample_w + samples * p->time.sample;
+    /* a sample is over the tolerance: W and the exposure with every tolerance that there is, then
+     * all exposures sampled, and each target with the reference */
+    const double levels = f->levels > 1 ? f->levels - 1 : 0,
+                 each = seconds(&e, r) + (shares ? 0 : seconds(&w, r));
+    p->time.exact = p->time.total + (ne - samples) * p->time.sample +
+                    ntor * levels *
+                        (nt * (p->time.solve + p->time.exposure) + p->nchunk * p->time.common +
+                         p->time.sample_w + p->time.sample) +
+                    ne * q->residuals * nt * each;
+}
