@@ -254,16 +254,20 @@ static int serving(const request *q, const plan *p, bool lattices, const linop_p
                                                                    pair_of(&factor_tlr_host, other);
     /* products in FP16 alone are asked for */
     const bool exact_w = dense == BY_FP16 && q->par->compute_precision == PRECISION_PARAM_DOUBLE;
+    /* one W, of which the reference makes Y: by a factor in double precision it is there */
+    const bool shares = dense == BY_FP16 && !exact_w && sys_shares(q->s);
     /* where a device has no room for a dense factor */
     const linop_pair *const host =
         dense == BY_FP16 && !exact_w ? split_pair(true, dense) : pair_of(&factor_host, dense);
     int n = named(factor, dense, other, p, pairs);
     if (n > 0)
         return n;
-    if (lattices)
+    if (lattices && !shares)
         pairs[n++] = split_pair(false, BY_FP16_LATTICE);
     if (dense == BY_EXACT && p->moduli > 0)
         pairs[n++] = pair_of(&factor_dense_integer, BY_EXACT);
+    if (shares)
+        pairs[n++] = pair_of(&factor_dense, dense);
     if (dense != BY_EXACT || q->par->compute_double != DOUBLE_PARAM_INTEGER)
         pairs[n++] = exact_w || dense == BY_EXACT || dense == BY_TOEPLITZ
                          ? pair_of(&factor_dense, dense)

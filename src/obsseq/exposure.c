@@ -93,6 +93,8 @@ static exposure_tables needs(const obsseq *o, const linop *op, const profile *to
         return t;
     if (op->product->differences)
         t.nmodel = op->product->models(tor, p, lag, t.model);
+    if (op->x->whole_y) /* no T of a difference */
+        t.model[lag] = (engine_model){.p = p};
     if (!op->product->differences || (ex->mtt == NULL && !phase))
         t.model[t.nmodel++] = (engine_model){.p = p};
     return t;
@@ -217,13 +219,34 @@ static status agree_on(const linop *op, status st) {
     return op->x->group != NULL ? group_agree(op->x->group, st) : st;
 }
 
+/* Y of targets that share W, by the reference: of one W that costs little in double precision,
+ * where FP16 would change a Strehl ratio by 1e-2 (35 layers, noise of sensors from 1e-10 to 1e-2
+ * arcsec^2 that a loop filters: T - Cmm0 is that noise). */
+static status form_shared_y(obsseq *o, const profile *p) {
+    tor *t = &o->t;
+    linop *op = t->op->reference;
+    status st;
+    TRY(linop_sharpen(op, 0, tor_direction(t, 0)));
+    TRY(engine_load(&t->e, p));
+    TRY(linop_load(op, p));
+    TRY(residual_of_w(t, op));
+    o->has_shared_y = true;
+done:
+    return st;
+}
+
 /* In that group agreed before the load, which its devices share. */
 static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     engine *e = &o->t.e;
+    const bool whole = o->t.op->x->whole_y;
     psf_fit_model fit;
     status st;
     TRY(agree_on(op, prepare_load(o, op, p, ex)));
-    TRY(linop_load(op, p));
+    if (whole && (op == o->t.op || !o->has_shared_y))
+        TRY(form_shared_y(o, p));
+    o->t.has_y = whole;
+    if (!whole || op == o->t.op)
+        TRY(linop_load(op, p));
     psf_fit_model_init(ex->fit, &fit);
     TRY(engine_agree_now(e, STAGE_EXPOSURE, o->last->load(o->last_imager, &fit)));
     begin_next(o, op);
@@ -727,6 +750,7 @@ static status expose_all(obsseq *o, const profile *p, obsexposure *ex, obsseq_ac
                          const result_block *b, results *r) {
     status st = MOAO_OK;
     how->difference = NAN;
+    o->has_shared_y = false;
     for (bool again = how->approximate; again;) {
         double found[FOUND], gap; /* -1: no sample */
         again = false;

@@ -87,6 +87,8 @@ status obsseq_open(psf *ps, mirror_budget *mirror, double tolerance, obsseq *o, 
     TRY(comm_agree(c, phase_open(&o->t, ps, &o->phase, &beside)));
     TRY(comm_agree(c, budget_open(&o->t, ps, mirror, &o->budget)));
     TRY(open_group(o));
+    o->t.op->x->whole_y = o->t.shared && o->phase.n > 0 && o->t.op->reference != NULL &&
+                          o->t.op->reference->product->exact_rows != NULL;
     st = tor_take(&o->t, beside, chunk);
 done:
     return st;

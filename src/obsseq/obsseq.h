@@ -64,6 +64,7 @@ typedef struct {
         int first, number;
     } in;
     bool formed; /* residuals of the exposure follow from those of another one */
+    bool has_shared_y; /* Y of the exposure, by the reference (product.whole_y), is in t.y[0] */
 } obsseq;
 
 /* Collective. What makes PSFs for an executor that tor_open has opened, then tor_take. mirror:

@@ -132,6 +132,26 @@ done:
     return st;
 }
 
+status residual_of_w(tor *t, linop *op) {
+    engine *e = &t->e;
+    const wrows w = tor_w(t, op, 0);
+    const int64_t v = w.rows;
+    status st = MOAO_OK;
+    for (int64_t j = 0, n; j < e->m; j += n) {
+        n = engine_width(e, j, e->m);
+        report_phase("exposure: W T");
+        TRY(linop_panel(op, j, n));
+        TRY(linop_columns(op, &w, j, n, t->z, v));
+        report_phase("exposure: Y");
+        TRY(engine_gemm(e, 'N', 'T', v, v, n, 1.0, t->z, v, w.w + j * w.ld, w.ld, j > 0, t->y[0],
+                        v));
+        e->rep->flops[STAGE_EXPOSURE] +=
+            (double)(v * n) * (double)(2 * (e->m - j) - n + 2 * e->rows);
+    }
+done:
+    return st;
+}
+
 /* --- by the devices of a group: items of a pass are formed in turns, as many at once as there are
  * devices, and come to the sampler, which adds them up in their order */
 

@@ -100,6 +100,8 @@ status fp16_load(product *base, const profile *p) {
     status st;
     fp16_models(x->tor, p, false, m);
     x->beta = m[0].beta;
+    if (base->whole_y)
+        return load_difference(x, m[1], &x->ec);
     TRY(load_difference(x, m[0], &x->et));
     TRY(engine_sync(e)); /* before what earlier work reads on the host changes */
     for (int w = 0, k = 0; w < s->nsensor; w++)

@@ -398,6 +398,10 @@ static status settle(fp16 *x, bool begun) {
     status st = MOAO_OK;
     if (!begun)
         TRY(x->split ? start(x) : start_double(x));
+    else if (x->base.f->kind->refine == NULL) /* a factor in double precision: some columns tell */
+        TRY(some_of_it(x, &rho));
+    if (rho <= SETTLED)
+        return st;
     for (int k = 0; k < (x->split ? STEPS : STEPS_DOUBLE); k++) {
         if (exact || x->split)
             TRY(all_of_it(x, &rho));

@@ -125,6 +125,8 @@ struct product { /* the first member of each kind's own struct */
     product *reference;  /* of one that is not exact: closed with it */
     device_group *group; /* NULL, or whose devices sample a target together, */
     int sampler;         /* for this member of it */
+    bool whole_y; /* Y of all targets comes from the reference: load prepares no T, and phase is all
+                     that is asked for */
     double *solve_in; /* own_w: NULL, or where W of one target is solved for, rows x m; else that is
                          in its place */
 };
