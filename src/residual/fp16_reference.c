@@ -60,22 +60,6 @@ done:
     return st;
 }
 
-/* |R|^2 and |B0|^2 of few columns j .. j + n, added to sum. Waits. */
-static status residual(fp16 *x, int64_t j, int64_t n, double sum[2]) {
-    engine *e = x->base.e;
-    const int64_t v = x->v, m = e->m;
-    double *r = x->some[0];
-    status st;
-    TRY(right_at(x, j, n, r));
-    TRY(add_squares(x, n, r, sum + 1));
-    TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, m, j, n},
-                         x->columns, m));
-    TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, x->exact.w, v, x->columns, m, 1.0, r, v));
-    TRY(add_squares(x, n, r, sum));
-done:
-    return st;
-}
-
 /* --- together */
 
 /* What the sampler says next: R is to be computed; W is exact; it cannot be. The others listen with
@@ -331,14 +315,39 @@ done:
     return st;
 }
 
-/* The same at some columns, spread over the measurements. */
+/* Group k of some columns, `most` of them where there are so many. */
+static sensor_columns some_columns(int64_t m, int64_t k, int64_t groups, int64_t most) {
+    const int64_t j = m * (2 * k + 1) / (2 * groups);
+    return (sensor_columns){(int)k, j, m - j < most ? m : j + most};
+}
+
+/* The same at some columns, spread over the measurements: B0 direction by direction, whose tables
+ * take longer than few columns. */
 static status some_of_it(fp16 *x, double *rho) {
-    const int64_t m = x->base.e->m, width = x->base.e->width;
+    engine *e = x->base.e;
+    const int64_t v = x->v, m = e->m, t = e->t, width = e->width,
+                  groups = width < GROUPS ? width : GROUPS,
+                  most = width / groups < GROUP ? width / groups : GROUP;
     double sum[2] = {0, 0};
     status st = MOAO_OK;
-    for (int k = 0; k < GROUPS; k++) {
-        const int64_t j = m * (2 * k + 1) / (2 * GROUPS), most = width < GROUP ? width : GROUP;
-        TRY(residual(x, j, m - j < most ? m - j : most, sum));
+    for (int d = 0; d < e->ndir; d++) {
+        TRY(engine_aim_right(e, x->target, d));
+        for (int64_t k = 0; k < groups; k++) {
+            const sensor_columns p = some_columns(m, k, groups, most);
+            TRY(engine_fill_right(e, x->target, BACKEND_D, p.j, p.end - p.j, x->ctm64));
+            TRY(engine_gemm(e, 'N', 'N', v, p.end - p.j, t, 1.0, x->proj + d * v * t, v, x->ctm64,
+                            t, d > 0, x->some[0] + k * most * v, v));
+        }
+    }
+    for (int64_t k = 0; k < groups; k++) {
+        const sensor_columns p = some_columns(m, k, groups, most);
+        const int64_t n = p.end - p.j;
+        double *r = x->some[0] + k * most * v;
+        TRY(add_squares(x, n, r, sum + 1));
+        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL, (matcov_region){0, m, p.j, n},
+                             x->columns, m));
+        TRY(engine_gemm(e, 'N', 'N', v, n, m, -1.0, x->exact.w, v, x->columns, m, 1.0, r, v));
+        TRY(add_squares(x, n, r, sum));
     }
     *rho = sum[1] > 0 ? sqrt(sum[0] / sum[1]) : 0;
 done:

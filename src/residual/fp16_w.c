@@ -187,11 +187,14 @@ static status cast(fp16 *x, const double dir[2], const wrows *solved, const wrow
     const int64_t v = x->v, m = e->m, nk = x->nk, ld = fp16_rows(v), bytes = ld * m * 2;
     backend_f16 *to = (backend_f16 *)(void *)w->w, *hi = to, *lo = to + fp16_w_size(x);
     status st;
-    TRY(e->mat->aim(x->target, dir, false));
-    /* B0 W' stands for W Cmm0 W': entries in FP32 would be missing there */
-    TRY(right_double(x, x->target));
-    TRY(keep_right(x));
-    TRY(engine_gemm(e, 'N', 'N', v, nk, m, 1.0, solved->w, solved->ld, x->axes, m, 0.0, axes, v));
+    if (!x->base.whole_y) {
+        TRY(e->mat->aim(x->target, dir, false));
+        /* B0 W' stands for W Cmm0 W': entries in FP32 would be missing there */
+        TRY(right_double(x, x->target));
+        TRY(keep_right(x));
+        TRY(engine_gemm(e, 'N', 'N', v, nk, m, 1.0, solved->w, solved->ld, x->axes, m, 0.0, axes,
+                        v));
+    }
     TRY(fp16_exponent(x, BACKEND_D, v, m, solved->w, &x->ew[w->slot]));
     if (solved->w == w->w) {
         hi = (backend_f16 *)(void *)x->b32;
@@ -214,7 +217,7 @@ status fp16_keep(product *base, const double dir[2], const wrows *solved, const 
     status st;
     if (x->split) {
         TRY(solve(x, w));
-        TRY(keep_axes(x, axes));
+        TRY(base->whole_y ? MOAO_OK : keep_axes(x, axes));
     } else {
         if (solved->w == x->exact.w) {
             x->exact.target = -1; /* its W is lost */
@@ -223,7 +226,7 @@ status fp16_keep(product *base, const double dir[2], const wrows *solved, const 
         }
         TRY(cast(x, dir, solved, w, axes));
     }
-    TRY(keep_products(x, fp16_w(x, w, 0), own));
+    TRY(base->whole_y ? MOAO_OK : keep_products(x, fp16_w(x, w, 0), own));
     st = flip(x, (backend_f16 *)(void *)w->w + fp16_rows(x->v) * (base->e->m / 2));
 done:
     return st;
