@@ -56,6 +56,8 @@ WARN ?= -Wall -Wextra -Wpedantic
 # no -ffast-math and no -march by default: the same arithmetic on every x86-64 processor; -fPIC: the library of
 # linear algebra is made of the same objects
 OPT ?= $(if $(SAN),-O1,-O3) -fno-math-errno $(if $(NATIVE),-march=native)
+# a minimum in the loop over pairs keeps it from being vectorised where a comparison may trap
+$(B)/src/psf/psf_pairwise.o: private OPT += -fno-trapping-math
 # what a test does itself is little compared with what it calls, and optimising it more costs three times the compilation
 TEST_OPT ?= $(if $(SAN),-O0,-O1)
 $(B)/tests/%.o: private OPT += $(TEST_OPT)

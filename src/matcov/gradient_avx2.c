@@ -1,6 +1,6 @@
 /* Covariances of mean gradients for AVX2: eight entries at once in single precision, four in
- * double, where nothing is fused and the order is that of gradient_add.c: results in double
- * precision are the same on every processor that has no AVX-512. */
+ * double, where nothing is fused and the order is that of gradient_add.c: these have the same bits
+ * on every processor that has no AVX-512. Near ones (gradient_near_avx2.c) are fused. */
 #include "gradient_kernels.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
