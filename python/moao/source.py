@@ -99,19 +99,32 @@ def psf(x: Union[float, Sequence[float]], y: Union[float, Sequence[float]], wave
     return _kept[key].psfs[0] if one else list(_kept[key].psfs)
 
 
+def _locked(folder: str) -> int:
+    """A folder, open and locked, and made where it is not there, or was removed while this process waited for it."""
+    while True:
+        os.makedirs(folder, exist_ok=True)
+        try:
+            at = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        with contextlib.suppress(OSError):  # where folders have no locks the program refuses one that is in use
+            fcntl.flock(at, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(at), os.stat(folder)):
+                return at
+        os.close(at)
+
+
 @contextlib.contextmanager
 def _alone(folder: str) -> Iterator[None]:
     """Of all processes that want the run in a folder, one at a time is here: the others wait and find it finished."""
-    os.makedirs(folder, exist_ok=True)
-    at = os.open(folder, os.O_RDONLY)
+    at = _locked(folder)
     try:
-        with contextlib.suppress(OSError):  # where folders have no locks the program refuses one that is in use
-            fcntl.flock(at, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(at)
         with contextlib.suppress(OSError):
             os.rmdir(folder)  # nothing came of it
+        os.close(at)
 
 
 def _run(case: Case, ranks: Optional[int], gpu: Union[str, bool], folder: str) -> Run:

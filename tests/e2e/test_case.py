@@ -1,13 +1,16 @@
 """Cases in Python (moao.Case): parameters and tables in and out, checks, runs with their progress, sweeps, asterisms, jobs,
 Ctrl-C, errors with their places; and what a run shows of itself."""
 # seconds: 20
+import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 import unittest
 import unittest.mock
@@ -24,7 +27,7 @@ from moao_test import MOAO, QUICK_CASE, ROOT, environment, patience, write_case 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 os.environ.update(environment(), MOAO=MOAO)
 import moao  # noqa: E402
-from moao import process  # noqa: E402
+from moao import process, source  # noqa: E402
 
 # 2 exposures of one reconstructor, 4 targets: a second
 SMALL = {"dm.nssp": 6, "sensors.*.nssp": 6, "telescope.diameter": 4, "targets.grid": {"nx": 2, "ny": 2, "width": 40},
@@ -291,6 +294,35 @@ class Case(unittest.TestCase):
         self.assertEqual([(e[1], e[2]) for e in ends], [("", 0)] * 4)
         self.assertEqual(len({e[0] for e in ends}), 1)
         self.assertEqual(len(os.listdir(self.path("at-once"))), 1)
+
+    def test_psf_waits_for_a_folder_that_goes(self):
+        """Who waits for a run that comes to nothing, and whose folder is removed, has a folder of that name that nobody else has."""
+        folder = self.path("goes")
+        os.mkdir(folder)
+        first, found = os.open(folder, os.O_RDONLY), []
+        fcntl.flock(first, fcntl.LOCK_EX)
+
+        def wait():
+            with source._alone(folder):
+                at = os.open(folder, os.O_RDONLY)
+                try:
+                    fcntl.flock(at, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    found.append("locked")
+                finally:
+                    os.close(at)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        with open("/proc/locks", encoding="ascii") as f:
+            while not re.search(r"-> FLOCK .* %d " % os.getpid(), f.read()) and waiting.is_alive():
+                time.sleep(0.01)
+                f.seek(0)
+        os.rmdir(folder)
+        os.close(first)
+        waiting.join(patience(60))
+        self.assertEqual(found, ["locked"])
+        self.assertFalse(os.path.exists(folder))
 
     def test_sweep(self):
         """A table with a row for each value; once more it is not computed anew; one that fails is named."""
