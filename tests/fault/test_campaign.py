@@ -1,6 +1,6 @@
 """The small form of the fault campaign (campaign.py): some trials of every family, the same ones each time unless
 MOAO_FAULT_SEED names another seed. Each trial that fails is told with the command that repeats it."""
-# timeout: 1200
+# timeout: 1500
 # cores: 1
 import os
 import sys
