@@ -88,8 +88,8 @@ def asked_by(lab, first, names):
 
 
 def trials(lab, rng, full):
-    """Each place once on the first rank and on another; where devices or a form differ, those that they add."""
-    listed, known = [], {}
+    """Each place once on the first rank and on another; where devices or a form differ, those that they add. Then, in the long form, a sample."""
+    listed, sampled, known = [], [], {}
     runs = [("least", 2, 0, "0"), ("least", 2, 1, "0"), ("least", 2, 1, "1"), ("least", 2, 0, "1")]
     for form in FORMS:  # each on the rank that its trials name
         ranks = 1 if form == "auto" else 2
@@ -101,16 +101,15 @@ def trials(lab, rng, full):
         new = {chain: n for chain, n in first.items() if chain not in known.setdefault(rank, set())}
         known[rank].update(first)
         new = list((near(new, functions(lab, new), changed(ROOT, lab.since)) if lab.since else new).values())
-        if full and lab.since:
-            those = new
-        elif full:
-            those = new + rng.sample(range(1, total + 1), min(SAMPLE, total))
-        else:
+        if not full:
             once = ONCE.get((case, rank, resident))
-            those = rng.sample(new, min(len(new), 3 if case == "least" else 1)) + (asked_by(lab, first, once) if once else [])
-        listed += [spec_of(NAME, case=case, ranks=ranks, rank=rank, resident=resident, n=n, resume=int(rng.random() < 0.1)) for n in those]
+            new = rng.sample(new, min(len(new), 3 if case == "least" else 1)) + (asked_by(lab, first, once) if once else [])
+        some = rng.sample(range(1, total + 1), min(SAMPLE, total)) if full and not lab.since else []
+        for to, those in (listed, new), (sampled, some):
+            to += [spec_of(NAME, case=case, ranks=ranks, rank=rank, resident=resident, n=n, resume=int(rng.random() < 0.1)) for n in those]
     rng.shuffle(listed)
-    return listed
+    rng.shuffle(sampled)
+    return listed + sampled  # a campaign that ends before all are tried has tried the places first
 
 
 def place(lab, lines):
