@@ -20,6 +20,9 @@
 
 enum { FIELD_NEAREST = 36 }; /* nodes from which a target is interpolated, on all sides */
 enum { FIELD_BASES = 3 };    /* exposures from which another one follows, at most */
+/* Raised with every change of where nodes are or of what adds them: a run that goes on counts on
+ * node i being where it was. */
+enum { FIELD_RULE = 1 };
 
 typedef enum {
     NODE_LATTICE,

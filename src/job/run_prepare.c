@@ -52,6 +52,17 @@ static status reuse_compressed(run *r, long *distributed) {
     return store_set_fact(r->st, "tlr_distributed", *distributed);
 }
 
+/* Nodes of an earlier version, which had other ones or no such fact, are not those of this one. */
+static status same_nodes(run *r) {
+    const bool begun = store_get_fact(r->st, "ranks", 0) != 0;
+    if (begun && store_get_fact(r->st, "node_rule", 0) != FIELD_RULE)
+        return status_fail(MOAO_INPUT,
+                           "%s: --resume of a run whose nodes another version of the program has "
+                           "chosen; go on with that version, or start again with --overwrite",
+                           r->dir);
+    return store_set_fact(r->st, "node_rule", FIELD_RULE);
+}
+
 /* A folder that was mistyped looks like a run that goes on. */
 static void warn_resume(const run *r) {
     char *path = NULL;
@@ -196,8 +207,10 @@ static status open_store(run *r, long fact[FACTS]) {
         TRY(same_image(r, "pupil_map", "telescope.pupil", (long)params_pupil_sum(par)));
     if (r->finished)
         return MOAO_OK;
-    if (r->u.sampled)
+    if (r->u.sampled) {
+        TRY(same_nodes(r));
         run_nodes_find(r, 0);
+    }
     for (int e = 0; e < r->u.a.nexposure && !r->u.sampled; e++)
         for (int k = 0; k < r->u.s.ntarget; k++)
             r->done[cell(r, e, k)] = store_done(r->st, e, k);

@@ -152,8 +152,24 @@ class Nodes(unittest.TestCase):
             run = Run(CASE, check=False, env={"MOAO_FAULT": fault})
             self.assertNotEqual(run.process.returncode, 0)
             self.assertTrue([n for n in os.listdir(run.path("checkpoint")) if n.startswith("part-")])
+            self.refuse_other_nodes(run)
             moao("run", self.case(), "-o", run.dir, "--resume")
             self.assertTrue(same(self.nodes, run), fault)
+
+    def refuse_other_nodes(self, run):
+        """A run whose nodes an earlier version has chosen is not continued."""
+        path = os.path.join(run.path("checkpoint"), "facts")
+        with open(path, "rb") as f:
+            kept = f.read()
+        text = re.sub(rb"node_rule \d+\n", b"", kept[:kept.rindex(b"crc ")])
+        self.assertLess(len(text), kept.rindex(b"crc "))
+        with open(path, "wb") as f:
+            f.write(text + b"crc %08x\n" % zlib.crc32(text))
+        p = moao("run", self.case(), "-o", run.dir, "--resume", check=False)
+        self.assertEqual(p.returncode, 2, p.stderr)
+        self.assertIn("nodes another version of the program has chosen", p.stderr)
+        with open(path, "wb") as f:
+            f.write(kept)
 
     def test_ranks(self):
         """Two ranks have the same nodes, and results that differ by rounding."""
