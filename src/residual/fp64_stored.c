@@ -37,54 +37,41 @@ done:
     return st;
 }
 
-static status fill(const stored *x, int64_t i, int64_t ni, int64_t j, int64_t nj, double *to) {
-    const engine *e = x->base.e;
-    return ni == 0 || nj == 0 ? MOAO_OK
-                              : e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL,
-                                                 (matcov_region){i, ni, j, nj}, to, e->m);
-}
-
-/* Blocks of Cmm above the diagonal, of the host's memory, where one evaluation gives both axes of
- * both subapertures: above the first block of a sensor all of its columns at once, then panel by
- * panel. */
-static status fill_sensors(const stored *x) {
-    const engine *e = x->base.e;
+/* Blocks of Cmm above the diagonal that begin with panel j: next to it, or, in the host's memory,
+ * above it. There one evaluation gives both axes of a row's subaperture, and columns have both of
+ * most sensors, where rows of a panel have one. */
+static status fill_above(const stored *x, int64_t j, int64_t n) {
+    engine *e = x->base.e;
     double *a = ((dense_factor *)x->base.f)->a;
-    const int64_t m = e->m, w = e->width;
-    status st = MOAO_OK;
-    for (sensor_columns p = engine_first_columns(e, m); p.j < m && st == MOAO_OK;
-         p = engine_columns_after(e, m, p)) {
-        const int64_t first = p.j / w * w;
-        st = fill(x, 0, first, p.j, p.end - p.j, a + p.j * m);
-        for (int64_t j = first + w, n; j < p.end && st == MOAO_OK; j += n) {
-            n = engine_width(e, j, p.end);
-            st = fill(x, first, j - first, j, n, a + first + j * m);
-        }
-    }
-    return st;
+    const int64_t m = e->m;
+    if (e->be->group == NULL)
+        return j == 0 ? MOAO_OK
+                      : e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL,
+                                         (matcov_region){0, j, j, n}, a + j * m, m);
+    return j + n == m
+               ? MOAO_OK
+               : e->mat->fill_cmm(e->cov, BACKEND_D, 'A', MATCOV_ALL,
+                                  (matcov_region){j, n, j + n, m - j - n}, a + j + (j + n) * m, m);
 }
 
 /* T of Cmm = T + T', transposed: its blocks below the diagonal are those of Cmm above it. */
 static status stored_load(product *base, const profile *p) {
     stored *x = (stored *)base;
     engine *e = base->e;
-    double *a = ((dense_factor *)base->f)->a;
     const int64_t m = e->m;
-    status st;
+    status st = MOAO_OK;
     (void)p;
     report_phase("exposure: T of Cmm");
     ((dense_factor *)base->f)->mirrored = false;
-    for (int64_t j = 0, n; j < m; j += n) {
+    for (int64_t j = 0, n; j < m && st == MOAO_OK; j += n) {
         n = engine_width(e, j, m);
-        TRY(e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, (matcov_region){j, n, j, n},
-                             x->diag + j * e->width, e->width));
-        if (e->be->group != NULL) /* of a device: next to it, as they are */
-            TRY(fill(x, j, n, j + n, m - j - n, a + j + (j + n) * m));
+        st = e->mat->fill_cmm(e->cov, BACKEND_D, 'T', MATCOV_ALL, (matcov_region){j, n, j, n},
+                              x->diag + j * e->width, e->width);
+        if (st == MOAO_OK)
+            st = fill_above(x, j, n);
     }
-    if (e->be->group == NULL)
-        TRY(fill_sensors(x));
-    st = engine_flip(e, "flip-t", x->diag);
-done:
+    if (st == MOAO_OK)
+        st = engine_flip(e, "flip-t", x->diag);
     return st;
 }
 
