@@ -26,11 +26,17 @@ static work reconstructor_work(const request *q) {
                   .singles = q->nlayer * t * m * n};
 }
 
-/* An exposure of it: W T, Y, and W Cpm' or P Ctm. */
-static work exposure_work(const request *q, double rows, double slopes, double ages) {
+/* An exposure of it: W T and Y; */
+static work exposure_work(const request *q, double slopes) {
     const double m = (double)q->s->m, v = sys_commands(q->s);
-    return (work){.flops = 2 * v * m * m + 2 * v * v * m + 2 * v * rows * m,
-                  .values = 0.5 * m * m * slopes + rows * m * ages};
+    return (work){.flops = 2 * v * m * m + 2 * v * v * m, .values = 0.5 * m * m * slopes};
+}
+
+/* W Cpm' or P Ctm. */
+static work direction_work(const request *q, double ages) {
+    const double m = (double)q->s->m, v = sys_commands(q->s),
+                 rows = q->o->phase ? (double)q->points : (double)sys_fit_rows(q->s);
+    return (work){.flops = 2 * v * rows * m, .values = rows * m * ages};
 }
 
 void plan_sample_time(const request *q, const machine *k, const plan_rates *r, plan *p) {
@@ -44,22 +50,22 @@ void plan_sample_time(const request *q, const machine *k, const plan_rates *r, p
     if (p->pair->product->exact)
         return;
     plan_count_ages(q->s, a, &slopes, &ages);
-    const work w = own ? reconstructor_work(q) : (work){0},
-               e = exposure_work(q, q->o->phase ? (double)q->points : (double)sys_fit_rows(q->s),
-                                 slopes, ages);
+    const work w = own ? reconstructor_work(q) : (work){0}, e = exposure_work(q, slopes),
+               d = direction_work(q, ages);
+    const double of_w = seconds(&w, r), of_e = seconds(&e, r), of_d = seconds(&d, r);
     /* devices of a node sample together where each has the factor; else one rank does */
     const double alone = n / (f->split && k->nnode > 0 ? n / k->nnode : 1);
     const double samples = ntor + (ne - ntor) / q->par->compute_mixed_samples;
-    p->time.sample_w = seconds(&w, r) * alone;
-    p->time.sample = seconds(&e, r) * alone;
+    p->time.sample_w = of_w * alone;
+    p->time.sample = (of_e + of_d) * alone;
     p->time.total += ntor * p->time.sample_w + samples * p->time.sample;
     /* a sample is over the tolerance: W and the exposure with every tolerance that there is, then
      * all exposures sampled, and each target with the reference */
     const double levels = f->levels > 1 ? f->levels - 1 : 0,
-                 each = seconds(&e, r) + (shares ? 0 : seconds(&w, r));
+                 exact = shares ? n * of_e + nt * of_d : nt * (of_w + of_e + of_d);
     p->time.exact = p->time.total + (ne - samples) * p->time.sample +
                     ntor * levels *
                         (nt * (p->time.solve + p->time.exposure) + p->nchunk * p->time.common +
                          p->time.sample_w + p->time.sample) +
-                    ne * q->residuals * nt * each;
+                    ne * q->residuals * exact;
 }

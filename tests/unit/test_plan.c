@@ -338,8 +338,16 @@ static void test_sample(void **state) {
         assert_int_equal(make_plan(&g, &other), MOAO_OK);
         assert_true(fabs(p.time.total - other.time.total - (ne - ntor) / 2 * p.time.sample) <
                     1e-12 * p.time.total);
-        const double each = p.time.sample + (sys_shares(&g.s) ? 0 : p.time.sample_w);
-        assert_true(p.time.exact - p.time.total >= ne * g.s.ntarget * each * (1 - 1e-12));
+        const int levels = p.pair->factor->levels;
+        const double nt = g.s.ntarget,
+                     anew = nt * (p.time.solve + p.time.exposure) + p.nchunk * p.time.common +
+                            p.time.sample_w + p.time.sample,
+                     over =
+                         p.time.exact - p.time.total - (levels > 1 ? levels - 1 : 0) * ntor * anew;
+        if (sys_shares(&g.s)) /* W T and Y once for all */
+            assert_true(over > ne * p.time.sample && over < 0.9 * ne * nt * p.time.sample);
+        else
+            assert_true(over >= ne * nt * (p.time.sample + p.time.sample_w) * (1 - 1e-12));
         close_given(&g);
     }
 }
