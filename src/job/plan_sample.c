@@ -43,7 +43,8 @@ void plan_sample_time(const request *q, const machine *k, const plan_rates *r, p
     const atmos *a = q->a;
     const factor_kind *f = p->pair->factor;
     const double nt = q->s->ntarget, ne = a->nexposure, ntor = a->ntor, n = p->nrank;
-    const bool own = p->pair->product->fp16, shares = sys_shares(q->s);
+    const bool own = p->pair->product->fp16, shares = sys_shares(q->s),
+               whole = own && shares && q->o->phase; /* Y of all targets: the reference's */
     double slopes, ages;
     p->time.sample = p->time.sample_w = 0;
     p->time.exact = p->time.total;
@@ -56,13 +57,16 @@ void plan_sample_time(const request *q, const machine *k, const plan_rates *r, p
     /* devices of a node sample together where each has the factor; else one rank does */
     const double alone = n / (f->split && k->nnode > 0 ? n / k->nnode : 1);
     const double samples = ntor + (ne - ntor) / q->par->compute_mixed_samples;
-    p->time.sample_w = of_w * alone;
-    p->time.sample = (of_e + of_d) * alone;
-    p->time.total += ntor * p->time.sample_w + samples * p->time.sample;
+    p->time.sample_w = whole && !f->split ? 0 : of_w * alone; /* else W is there */
+    p->time.sample = (whole ? of_d : of_e + of_d) * alone;
+    p->time.total +=
+        ntor * p->time.sample_w + samples * p->time.sample + (whole ? ne * n * of_e : 0);
     /* a sample is over the tolerance: W and the exposure with every tolerance that there is, then
      * all exposures sampled, and each target with the reference */
     const double levels = f->levels > 1 ? f->levels - 1 : 0,
-                 exact = shares ? n * of_e + nt * of_d : nt * (of_w + of_e + of_d);
+                 exact = whole    ? nt * of_d
+                         : shares ? n * of_e + nt * of_d
+                                  : nt * (of_w + of_e + of_d);
     p->time.exact = p->time.total + (ne - samples) * p->time.sample +
                     ntor * levels *
                         (nt * (p->time.solve + p->time.exposure) + p->nchunk * p->time.common +
