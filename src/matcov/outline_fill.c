@@ -512,7 +512,7 @@ static int subaperture(const gradient_slopes *s, int k) {
 /* A row: as a column of the transposed block, many at once. */
 static void squares_of_row(const gradients *g, const layers *lay, const gradient_slopes *row,
                            const gradient_slopes *cols, double constant, double *to, size_t ld) {
-    double work[3 * AT_ONCE], e[AT_ONCE];
+    double work[3 * AT_ONCE], e[AT_ONCE] = {0};
     gradient_slopes some = *cols;
     for (int j = cols->k0; j < cols->k1; j = some.k1) {
         some.k0 = j, some.k1 = cols->k1 - j < AT_ONCE ? cols->k1 : j + AT_ONCE;

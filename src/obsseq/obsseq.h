@@ -63,7 +63,7 @@ typedef struct {
         const atmos *a;
         int first, number;
     } in;
-    bool formed; /* residuals of the exposure follow from those of another one */
+    bool formed;       /* residuals of the exposure follow from those of another one */
     bool has_shared_y; /* Y of the exposure, by the reference (product.whole_y), is in t.y[0] */
 } obsseq;
 
