@@ -242,7 +242,7 @@ static status prepare(obsseq *o, linop *op, const profile *p, obsexposure *ex) {
     psf_fit_model fit;
     status st;
     TRY(agree_on(op, prepare_load(o, op, p, ex)));
-    if (whole && (op == o->t.op || !o->has_shared_y))
+    if (whole && o->t.ch.nmine > 0 && (op == o->t.op || !o->has_shared_y))
         TRY(form_shared_y(o, p));
     o->t.has_y = whole;
     if (!whole || op == o->t.op)

@@ -149,6 +149,7 @@ class Mixed(unittest.TestCase):
         self.assertEqual((told["factor"], told["product"]), ("dense", "fp16"))
         self.assertLess(told["precision"]["largest_difference"], 1e-5)  # the lag, in units of what is allowed
         self.assert_same(mixed, Run(SHARED, *MIXED, "compute.targets_per_chunk=1", ranks=2, env=AHEAD))
+        self.assert_same(mixed, Run(SHARED, *MIXED, ranks=4, env=RESIDENT))  # one has no target
         split = Run(SHARED, *MIXED, "compute.factor=fp16", env=RESIDENT)
         for name in filter(checked, double.quantities()):
             self.assertLess(np.abs(double.quantity(name) - split.quantity(name)).max(), 1e-4, name)
