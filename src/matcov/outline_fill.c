@@ -509,20 +509,6 @@ static int subaperture(const gradient_slopes *s, int k) {
     return s->sub != NULL ? s->sub[k] : k;
 }
 
-/* A row: as a column of the transposed block, many at once. */
-static void squares_of_row(const gradients *g, const layers *lay, const gradient_slopes *row,
-                           const gradient_slopes *cols, double constant, double *to, size_t ld) {
-    double work[3 * AT_ONCE], e[AT_ONCE] = {0};
-    gradient_slopes some = *cols;
-    for (int j = cols->k0; j < cols->k1; j = some.k1) {
-        some.k0 = j, some.k1 = cols->k1 - j < AT_ONCE ? cols->k1 : j + AT_ONCE;
-        gradients_fill(g, lay, &some, row, work, cols->axis == 0 ? e : NULL,
-                       cols->axis == 1 ? e : NULL, AT_ONCE);
-        for (int k = j; k < some.k1; k++)
-            to[(size_t)(k - cols->k0) * ld] = e[k - j] + constant;
-    }
-}
-
 void outline_squares(const gradients *g, const layers *lay, const gradient_slopes *rows,
                      const gradient_slopes *cols, double constant, double *work, double *a,
                      size_t ld) {
@@ -538,11 +524,16 @@ void outline_squares(const gradients *g, const layers *lay, const gradient_slope
         for (size_t i = 0; i < m; i++)
             to[i] += constant;
     }
+    one = *rows;
     for (size_t i = 0; i < m; i++) {
-        one = *rows;
         one.k0 = rows->k0 + (int)i, one.k1 = one.k0 + 1;
-        if (outlined(rows->f, subaperture(rows, one.k0)))
-            squares_of_row(g, lay, &one, cols, constant, a + i, ld);
+        double *to = a + i;
+        if (!outlined(rows->f, subaperture(rows, one.k0)))
+            continue;
+        gradients_fill(g, lay, &one, cols, work, rows->axis == 0 ? to : NULL,
+                       rows->axis == 1 ? to : NULL, ld);
+        for (size_t j = 0; j < n; j++)
+            to[j * ld] += constant;
     }
 }
 
