@@ -83,7 +83,7 @@ static status start_mpi(int *argc, char ***argv, bool *tells) {
     st = launch_check_step(size, tells);
     if (st == MOAO_OK)
         launcher_report_start(rank);
-    if (st != MOAO_OK)
+    else
         MPI_Finalize();
 done:
     return st;

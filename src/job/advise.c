@@ -73,7 +73,7 @@ static status try_nodes(const request *q, const machine_kind *k, int nodes, int 
     a->m = (machine){.nrank = k->ranks > 0 ? k->ranks : nodes * per_node,
                      .nnode = nodes,
                      .threads = threads,
-                     .rate = k->gpus > 0 ? 0 : rate, /* of processors beside GPUs: not known */
+                     .rate = k->gpus > 0 ? 0 : rate, /* of the host of GPUs: not known */
                      .base = k->base,
                      .peak = k->base,
                      .available = (size_t)(k->memory / per_node),

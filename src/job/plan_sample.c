@@ -3,19 +3,17 @@
  * those of src/residual/fp16_reference.c. */
 #include "job/plan.h"
 
-#include <math.h>
-
 /* Seconds of n operations in double precision and in FP16, and of evaluations of the structure
  * function in double and single precision, all ranks together. */
 typedef struct {
-    double flops, fp16, values, singles;
+    double flops, fp16, values, single;
 } work;
 
 static double seconds(const work *w, const plan_rates *r) {
-    return w->flops * r->flop + w->fp16 * r->fp16 + w->values * r->value + w->singles * r->single;
+    return w->flops * r->flop + w->fp16 * r->fp16 + w->values * r->value + w->single * r->single;
 }
 
-/* W of a target: from the factor in FP16, then R = B0 - W Cmm0 and W += R Cmm0^-1, once. */
+/* W_k: from the factor in FP16, then R = B0 - W Cmm0 and W += R Cmm0^-1, once. */
 static work reconstructor_work(const request *q) {
     const sys *s = q->s;
     const double m = (double)s->m, t = (double)sys_fit_rows(s), v = sys_commands(s),
@@ -23,7 +21,7 @@ static work reconstructor_work(const request *q) {
     return (work){.flops = 2 * v * m * m + right,
                   .fp16 = 4 * v * m * m + right,
                   .values = q->nlayer * (0.5 * m * m + t * m * n),
-                  .singles = q->nlayer * t * m * n};
+                  .single = q->nlayer * t * m * n};
 }
 
 /* An exposure of it: W T and Y; */

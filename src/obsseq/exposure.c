@@ -229,7 +229,7 @@ static status form_shared_y(obsseq *o, const profile *p) {
     TRY(linop_sharpen(op, 0, tor_direction(t, 0)));
     TRY(engine_load(&t->e, p));
     TRY(linop_load(op, p));
-    TRY(residual_of_w(t, op));
+    TRY(residual_of_w(t, &o->phase, op));
     o->has_shared_y = true;
 done:
     return st;

@@ -132,26 +132,6 @@ done:
     return st;
 }
 
-status residual_of_w(tor *t, linop *op) {
-    engine *e = &t->e;
-    const wrows w = tor_w(t, op, 0);
-    const int64_t v = w.rows;
-    status st = MOAO_OK;
-    for (int64_t j = 0, n; j < e->m; j += n) {
-        n = engine_width(e, j, e->m);
-        report_phase("exposure: W T");
-        TRY(linop_panel(op, j, n));
-        TRY(linop_columns(op, &w, j, n, t->z, v));
-        report_phase("exposure: Y");
-        TRY(engine_gemm(e, 'N', 'T', v, v, n, 1.0, t->z, v, w.w + j * w.ld, w.ld, j > 0, t->y[0],
-                        v));
-        e->rep->flops[STAGE_EXPOSURE] +=
-            (double)(v * n) * (double)(2 * (e->m - j) - n + 2 * e->rows);
-    }
-done:
-    return st;
-}
-
 /* --- by the devices of a group: items of a pass are formed in turns, as many at once as there are
  * devices, and come to the sampler, which adds them up in their order */
 
@@ -190,6 +170,18 @@ static status add_panel(const shared_pass *a, int64_t j, int64_t n) {
     e->rep->flops[STAGE_EXPOSURE] += (double)(v * n) * (double)(2 * (e->m - j) - n + 2 * e->rows);
     return engine_gemm(e, 'N', 'T', v, v, n, 1.0, t->z, a->w.rows, a->w.w + j * a->w.ld, a->w.ld,
                        j > 0, t->y[a->k], v);
+}
+
+status residual_of_w(tor *t, const phase_term *ph, linop *op) {
+    const shared_pass a = {.t = t, .ph = ph, .op = op, .w = tor_w(t, op, 0), .k = 0};
+    status st = MOAO_OK;
+    for (int64_t j = 0, n; j < t->e.m; j += n) {
+        n = engine_width(&t->e, j, t->e.m);
+        TRY(form_panel(&a, j, n));
+        TRY(add_panel(&a, j, n));
+    }
+done:
+    return st;
 }
 
 /* An item of its owner comes to the place of the sampler's, in messages that the others have room

@@ -17,7 +17,7 @@ status residual_pass(tor *t, const phase_term *ph, linop *op, int k0, int n);
 
 /* Local. Y of targets that share W into t->y[0], without a part of theirs (a phase_term): the rest
  * of a residual_pass with t->has_y. `op`, a reference, has the exposure's T and that W. */
-status residual_of_w(tor *t, linop *op);
+status residual_of_w(tor *t, const phase_term *ph, linop *op);
 
 /* Collective in op->x->group, which forms the reference's Y of one target and has its W. The
  * sampler: residual_pass of its k-th target, whose bits are those of one device alone; the others

@@ -172,7 +172,8 @@ static status solve(fp16 *x, const wrows *w) {
     status st;
     report_phase("solve: triangles");
     TRY(fp16_factor_begin_solves(x->base.f, false));
-    TRY(keep_right(x));
+    if (!x->base.whole_y)
+        TRY(keep_right(x));
     TRY(fp16_factor_divide(x->base.f, x->b32, hi, hi + fp16_w_size(x)));
     x->base.e->rep->flops[STAGE_SOLVE] += 2.0 * (double)x->v * m * m;
 done:
@@ -217,7 +218,8 @@ status fp16_keep(product *base, const double dir[2], const wrows *solved, const 
     status st;
     if (x->split) {
         TRY(solve(x, w));
-        TRY(base->whole_y ? MOAO_OK : keep_axes(x, axes));
+        if (!base->whole_y)
+            TRY(keep_axes(x, axes));
     } else {
         if (solved->w == x->exact.w) {
             x->exact.target = -1; /* its W is lost */
@@ -226,7 +228,8 @@ status fp16_keep(product *base, const double dir[2], const wrows *solved, const 
         }
         TRY(cast(x, dir, solved, w, axes));
     }
-    TRY(base->whole_y ? MOAO_OK : keep_products(x, fp16_w(x, w, 0), own));
+    if (!base->whole_y)
+        TRY(keep_products(x, fp16_w(x, w, 0), own));
     st = flip(x, (backend_f16 *)(void *)w->w + fp16_rows(x->v) * (base->e->m / 2));
 done:
     return st;

@@ -137,8 +137,8 @@ class Mixed(unittest.TestCase):
                     np.testing.assert_array_equal(some.quantity(name)[:, :, e], self.mixed.quantity(name)[:, :, e])
 
     def test_one_reconstructor_for_all(self):
-        """W Cmm W' is in double precision, and so is the factor: 1e-6, though loops filter noise of all sizes. Ranks, chunks and
-        W by a factor in split FP16 as above; resumed results are those of a whole run."""
+        """W Cmm W' is in double precision, and so is the factor: 1e-6, though loops filter noise of all sizes. Ranks and chunks
+        change no bit; with W by a factor in split FP16 it is 1e-4."""
         double, mixed = (Run(SHARED, *more, env=RESIDENT) for more in ([], MIXED))
         for name in filter(checked, double.quantities()):
             gap = np.abs(double.quantity(name) - mixed.quantity(name))
